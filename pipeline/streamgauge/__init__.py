@@ -17,6 +17,7 @@ audit/             compares the ledger with what providers bill; invoices/ reads
 recount/           output tokens counted again with public tokenizers
 doctor/            checks what would stop an installation from working, and says how to cure it
 live/              the page on the admin port: open streams, timelines, the last hour
+top/               the view of `streamgauge top`: the answers of several admin ports, in the terminal
 metrics/           every metric declared once; the exporter and its HTTP server
 runtime/           child processes, listening sockets, the data directory, secrets, reports of bugs
 

@@ -216,6 +216,10 @@ EDGES: dict[str, set[str]] = {
     "ledger/inspection.py": {"psycopg"},
     # The built-in page.
     "cli/top.py": {"rich"},
+    "top/ports.py": set(),
+    "top/following.py": set(),
+    "top/picture.py": {"rich"},
+    "top/terminal.py": {"rich"},
     "live/coverage.py": set(),
     "live/http_pages.py": set(),
     "live/mailbox.py": set(),
@@ -286,6 +290,7 @@ ROOMS: dict[str, set[str]] = {
     "prices": {"core", "errors", "ledger"},
     "audit": {"core", "errors", "ledger"},
     "live": {"core", "metrics", "runtime", "spool"},
+    "top": {"core", "errors", "live", "metrics", "runtime"},
     "kafka": {"core", "errors", "runtime", "settings", "spool"},
     "spans": {"metrics", "runtime"},
     "worker": {"core", "errors", "kafka", "live", "metrics", "runtime", "settings", "spool"},

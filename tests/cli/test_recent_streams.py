@@ -65,7 +65,7 @@ def test_a_record_that_is_made_again_counts_once(ledger: Ledger) -> None:
 
 
 def test_two_processes_of_one_ledger_can_be_added_up(ledger: Ledger) -> None:
-    """Each reads the hour of all from the ledger: the sum of these would count each stream as often as there are processes."""
+    """Each reads the hour of all from the ledger: the sum of these counts a stream once for each process."""
     ledger.insert([row_of(ended(number, 10.0 * number)) for number in range(3)])
     views = [view_of(ledger) for _ in range(2)]
     for number, view in enumerate(views):

@@ -137,30 +137,47 @@ share the partitions of the topics: start at most one for each partition.
     module="worker",
     kafka=True,
 )
+
+
+def _orders() -> Sequence[str]:
+    from streamgauge.top.streams import SORTS
+
+    return tuple(SORTS)
+
+
 _TOP = Command(
     "top",
-    "show the open streams of a running process, in the terminal",
+    "show the streams of running processes, in the terminal",
     """\
 examples:
   streamgauge top
       the streams of `up`, `tap` or `demo` on this host
   streamgauge top 127.0.0.1:9465
       those of a worker
+  streamgauge top worker-1:9465 worker-2:9465 tap-1:9464
+      one view of all workers and taps: their sums, and which process a stream is at
   streamgauge top https://worker-1.internal:9465 --admin-token-file token
       those of another host, whose admin port requires a token
+  streamgauge top --once --filter outcome=truncated
+      one picture, for scripts
   streamgauge top --output json | jq '.open.streams[] | select(.is_silent)'
 
-It shows what the page at http://HOST:PORT/ shows. Ctrl-C ends it. If stdout is not a terminal, it prints once.
+It shows what the page at http://HOST:PORT/ shows. `?` lists the keys, `q` ends it. If stdout is not a terminal, it prints
+once, COLUMNS wide (160).
 """,
     (
         Argument(
-            "address",
+            "addresses",
             "HOST:PORT",
-            "admin port of `up`, `tap`, `worker` or `demo`; https://HOST:PORT with TLS  [default: 127.0.0.1:9464]",
-            default="127.0.0.1:9464",
+            "admin ports of `up`, `tap`, `worker` or `demo`; https://HOST:PORT with TLS  [default: 127.0.0.1:9464]",
+            many=True,
         ),
         _switch("--once", "print once, and end"),
         _option("--interval", "seconds between updates", "SECONDS", type=float, default=2.0),
+        _option("--sort", "order of the streams", "NAME", type=Names(_orders), default="worst"),
+        _option(
+            "--filter", "only streams with these words, or FIELD=WORD (id, upstream, model, outcome, tenant)", "WORDS"
+        ),
         _output(TABLE, JSON),
     ),
     module="top",
