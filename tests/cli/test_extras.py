@@ -69,7 +69,12 @@ def test_the_help_of_each_command_needs_no_extra(installed: dict[str, Path]) -> 
     assert done.stdout.count("Usage: streamgauge") == len(calls)
 
 
-NEEDED = {"ledger export": ["records.csv"], "ledger budgets": ["budgets.toml"], "audit fetch": ["openai"]}
+NEEDED = {
+    "ledger export": ["records.csv"],
+    "ledger budgets": ["budgets.toml"],
+    "ledger show": ["id"],
+    "audit fetch": ["openai"],
+}
 
 
 def test_a_command_without_its_extra_names_it(installed: dict[str, Path]) -> None:
