@@ -271,6 +271,7 @@ def test_the_order_of_files_and_rows_does_not_matter(
         rng.shuffle(files)
         forms.append(theirs_of(files))
     assert billed(forms[0]) == billed(forms[1])
+    assert (forms[0].notes, forms[0].used) == (forms[1].notes, forms[1].used)
     days = {day for day, *_ in first} | {day for day, *_ in second}
     whole = theirs_of([File("whole", [one for one in drawn if one[0] in days])])
     assert billed(forms[0]) == billed(whole)

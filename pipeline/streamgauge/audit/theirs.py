@@ -231,7 +231,8 @@ class Theirs:
     def read(self) -> None:
         """Read every file. Raises InvoiceError."""
         exports: dict[int, _Export] = {}
-        for number, file in enumerate(self.files):
+        # By name: notes are the same for every order in which the files are given.
+        for number, file in enumerate(sorted(self.files, key=lambda file: str(file.path))):
             export = _Export(file)
             self.tables.insert("lines", self._rows_of(number, export))
             self.notes += [f"{note}." for note in file.notes]
