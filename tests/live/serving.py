@@ -7,6 +7,7 @@ from contextlib import contextmanager
 
 from streamgauge.live.http_pages import LivePages
 from streamgauge.live.mailbox import DirectAsk
+from streamgauge.live.stored import StoredStreams
 from streamgauge.metrics.admin_access import OPEN, Access
 from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.prometheus import Metrics
@@ -35,13 +36,13 @@ class Served:
 
 
 @contextmanager
-def serving(process: Process, access: Access = OPEN) -> Iterator[Served]:
-    """The page of `process` on a free port."""
+def serving(process: Process, access: Access = OPEN, stored: StoredStreams | None = None) -> Iterator[Served]:
+    """The page of `process` on a free port; `stored`: of its ledger."""
     ready, found = threading.Event(), list[Served]()
     stops: list[Callable[[], object]] = []
 
     async def main() -> None:
-        pages = LivePages(DirectAsk(process.view))
+        pages = LivePages(DirectAsk(process.view), stored)
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         stops.append(lambda: loop.call_soon_threadsafe(stop.set))
         async with AdminServer(Metrics(), lambda: True, pages=pages, access=access) as server:

@@ -133,7 +133,7 @@ def until(page: "Page", selector: str, text: str) -> None:
     page.locator(selector).filter(has_text=text).wait_for()
 
 
-def row_of(page: "Page", number: int, table: str = "open") -> "Locator":
+def row_of(page: "Page", number: int, table: str = "streams") -> "Locator":
     return page.locator(f"#{table} tr[data-key='{id_of(number)}']")
 
 
@@ -141,11 +141,12 @@ def row_of(page: "Page", number: int, table: str = "open") -> "Locator":
 
 
 def test_open_streams_with_ticks_and_silence(page: "Page") -> None:
-    assert texts(page.locator("#tiles dd"))[:2] == ["3", "1"]
+    assert tile(page, "Silent (over 30 s)") == ["1", "of 3 open now"]
     assert page.title() == "1 silent - Streamgauge"
     silent = row_of(page, SILENT)
-    assert "39.8 s, silent" in silent.inner_text()
-    assert silent.locator("td.bad").count() >= 1
+    assert "silent for 39.8 s" in silent.inner_text()
+    assert silent.locator("td.bad").count() == 1
+    assert page.locator("#streams tbody tr").first.get_attribute("data-key") == id_of(SILENT)
     assert "overloaded_error" in row_of(page, FAILED).inner_text()
     ticks = row_of(page, BUSY).locator("svg.ticks")
     assert ticks.locator("rect").count() > 30
@@ -202,15 +203,13 @@ def test_cost_budgets_and_the_bill(page: "Page") -> None:
     assert facts["Billed tokens that taps saw"] == f"nimbus 97.1 %, sansa {UNKNOWN}"
 
 
-def test_the_worst_streams_lead_to_their_timelines(page: "Page") -> None:
-    first = page.locator("#worst-gap tbody tr").first
-    assert id_of(STALLED) == first.get_attribute("data-key")
-    first.locator("a").click()
+def test_the_list_leads_to_timelines(page: "Page") -> None:
+    row_of(page, STALLED).locator("a").click()
     page.wait_for_selector("#facts dd")
     facts = dict(zip(texts(page.locator("#facts dt")), texts(page.locator("#facts dd")), strict=True))
     assert facts["Outcome"] == "completed"
     assert facts["Stalls"] == "1"
-    assert facts["Time to first token, reasoning included"] == "200 ms"
+    assert facts["First token, reasoning included"] == "200 ms"
     steps = page.locator("#steps tbody tr")
     assert steps.count() == 5
     stalled = steps.nth(2)
@@ -239,8 +238,8 @@ def test_an_unknown_stream_says_so(browser: "Browser", served: Served) -> None:
 
 def test_an_empty_process_has_sentences_and_no_empty_tables(browser: "Browser") -> None:
     with serving(Process()) as served, opened(browser, served.url) as (page, seen):
-        assert page.locator("#open-empty").is_visible()
-        assert page.get_by_text("No finished streams yet.").count() == 2
+        assert page.locator("#streams-empty").is_visible()
+        assert page.get_by_text("No finished streams yet.").count() == 1
         assert page.get_by_text("No response has reported a rate limit yet.").is_visible()
         for sentence in ("No stream with a known price yet.", "No budget is set", "No audit was kept"):
             assert page.get_by_text(sentence).is_visible()
@@ -263,20 +262,24 @@ def test_a_worker_says_which_partitions_it_has(browser: "Browser") -> None:
         assert "its consumer group is rebalancing" in page.inner_text("#process")
 
 
-def tiles(page: "Page") -> dict[str, str]:
-    return dict(zip(texts(page.locator("#tiles dt")), texts(page.locator("#tiles dd")), strict=True))
+def tile(page: "Page", name: str) -> list[str]:
+    """The value of a tile, and the notes below it."""
+    return texts(page.locator(f"#tiles div[data-name='{name}'] dd:not(.picture)"))
 
 
 def test_finished_streams_are_of_the_last_hour_or_it_says_since_when(browser: "Browser") -> None:
     process = Process()  # it began at 22:13:20
     process.clock.now = 3.0
     with serving(process) as served, opened(browser, served.url) as (page, _):
-        assert tiles(page)["Finished since 22:13 UTC (3.00 s)"] == "0"
+        since = "since 22:13 UTC (3.00 s)"
+        assert tile(page, "First token p50 / p95") == [UNKNOWN, "no stream has ended", since]
+        assert tile(page, "Streams a minute") == ["0", f"0 streams {since}"]
         assert page.locator("h2", has_text="Outcomes since 22:13 UTC").is_visible()
         assert page.locator("#scope-note").is_hidden()
         served.do(lambda one: one.view.load([], one.clock.wall() - 3_600))
-        until(page, "#tiles", "Finished in the last hour")
-        assert page.locator("h2", has_text="Worst streams in the last hour").is_visible()
+        until(page, "#tiles", "0 streams in the last hour")
+        assert tile(page, "First token p50 / p95") == [UNKNOWN, "no stream has ended"]
+        assert page.get_by_role("heading", name="The last hour", exact=True).is_visible()
 
 
 def test_a_tap_and_a_worker_say_whose_streams_they_show(browser: "Browser") -> None:
@@ -288,7 +291,7 @@ def test_a_tap_and_a_worker_say_whose_streams_they_show(browser: "Browser") -> N
     process = Process()
     process.view.scope = lambda: Scope({2: process.assembler}, partitioned=True)
     with serving(process) as served, opened(browser, served.url) as (page, _):
-        assert "are those of its own partitions" in page.inner_text("#scope-note")
+        assert "are of this worker's partitions" in page.inner_text("#scope-note")
 
 
 def test_the_share_of_responses_with_a_record(browser: "Browser") -> None:
@@ -296,7 +299,7 @@ def test_the_share_of_responses_with_a_record(browser: "Browser") -> None:
     rows = [Uncaptured("nimbus", "not_llm", 2), Uncaptured("nimbus", "format", 1), Uncaptured("unknown", "refused", 1)]
     process.view.responses = lambda: Responses(1_234, 1_230, rows)
     with serving(process) as served, opened(browser, served.url) as (page, seen):
-        assert tiles(page)["Responses with a record"] == "99.7 %"
+        assert tile(page, "Responses with a record")[0] == "99.7 %"
         assert "1,230 of the 1,234 responses that this tap has counted have a record" in page.inner_text(
             "#coverage-note"
         )
@@ -316,14 +319,14 @@ def test_it_follows_the_streams_and_can_be_paused(browser: "Browser") -> None:
     process = Process()
     with serving(process) as served, opened(browser, served.url) as (page, _):
         served.do(lambda one: one.take([segment(1, 0, [token(0)])], SECOND))
-        page.wait_for_selector("#open tbody tr")
+        page.wait_for_selector("#streams tbody tr")
         page.get_by_role("button", name="Pause updates").click()
         assert page.get_by_role("button", name="Pause updates").get_attribute("aria-pressed") == "true"
         served.do(lambda one: one.take([segment(2, 0, [token(0)])], SECOND))
         page.wait_for_timeout(5_000)
-        assert page.locator("#open tbody tr").count() == 1
+        assert page.locator("#streams tbody tr").count() == 1
         page.get_by_role("button", name="Pause updates").click()
-        page.locator("#open tbody tr").nth(1).wait_for()
+        page.locator("#streams tbody tr").nth(1).wait_for()
 
 
 def test_the_focus_stays_while_the_table_changes(browser: "Browser") -> None:
@@ -333,18 +336,18 @@ def test_the_focus_stays_while_the_table_changes(browser: "Browser") -> None:
         link = row_of(page, 3).locator("a")
         link.focus()
         served.do(lambda one: one.take([segment(3, 1, [token(8 * SECOND)]), segment(9, 0, [token(0)])], 9 * SECOND))
-        page.locator("#open tbody tr").nth(5).wait_for()
+        page.locator("#streams tbody tr").nth(5).wait_for()
         assert page.evaluate("document.activeElement.getAttribute('href')") == f"#{id_of(3)}"
 
 
 def test_a_cost_that_is_not_known_is_not_0(browser: "Browser") -> None:
     with serving(unpriced_process()) as served, opened(browser, served.url) as (page, _):
-        assert texts(page.locator("#tiles dd"))[2:] == ["1", "100.0 %", UNKNOWN]
+        assert tile(page, "Cost")[:2] == [UNKNOWN, "100.0 % of the streams with usage have no price"]
 
 
 def test_a_partial_sum_says_of_how_many_streams_it_is(browser: "Browser") -> None:
     with serving(partly_priced_process()) as served, opened(browser, served.url) as (page, _):
-        assert texts(page.locator("#tiles dd"))[4:] == ["0.03 (1 of 2 streams)"]
+        assert tile(page, "Cost")[:2] == ["0.03 USD", "50.0 % of the streams with usage have no price"]
         assert page.locator("#money-note").inner_text() == "The costs are those of 1 of 2 streams."
 
 
@@ -355,13 +358,13 @@ def test_it_says_when_its_process_is_gone_and_keeps_what_it_showed(browser: "Bro
         page.goto(served.url)
         page.wait_for_selector("#tiles dd")
     until(page, "#status", "cannot reach its process")
-    assert page.locator("#open tbody tr").count() == 3
+    assert row_of(page, SILENT).is_visible()
     context.close()
 
 
 def test_nothing_comes_from_another_origin_and_nothing_goes_wrong(browser: "Browser", served: Served) -> None:
     with opened(browser, served.url) as (page, seen):
-        page.locator("#worst-gap tbody tr a").first.click()
+        page.locator("#streams tbody tr a").first.click()
         page.wait_for_selector("#facts dd")
         page.go_back()
         page.wait_for_timeout(3_000)
@@ -385,8 +388,8 @@ def test_names_from_providers_are_text(browser: "Browser") -> None:
     with serving(process) as served, opened(browser, served.url) as (page, seen):
         page.once("dialog", lambda dialog: pytest.fail(dialog.message))
         assert "<img src=x" in row_of(page, 1).inner_text()
-        assert page.locator("#open img").count() == 0
-        page.locator("#open a").first.click()
+        assert page.locator("#streams img").count() == 0
+        page.locator("#streams a").first.click()
         page.wait_for_selector("#facts dd")
         assert page.locator("#facts img").count() == 0
         assert seen.errors == []
@@ -430,7 +433,9 @@ def test_headings_captions_labels_and_landmarks(page: "Page") -> None:
     landmarks: tuple[Literal["banner", "main", "contentinfo"], ...] = ("banner", "main", "contentinfo")
     for landmark in landmarks:
         assert page.get_by_role(landmark).count() == 1
-    assert page.get_by_role("combobox", name="Show first").count() == 1
+    for name in ("Upstream", "Model", "Tenant", "First token", "Order", "Outcome", "Started"):
+        assert page.get_by_role("combobox", name=name, exact=True).count() == 1
+    assert page.get_by_role("searchbox", name="Stream id").count() == 1
     assert page.locator("table[aria-live=off]").count() == page.locator("table:not(.u-legend)").count()
     assert page.locator("html[lang=en]").count() == 1
 
@@ -444,19 +449,19 @@ def test_everything_is_reached_by_keyboard_in_the_order_of_the_page(browser: "Br
         assert page.url == f"{served.url}/"
         page.locator(".skip").focus()
         reached = []
-        for _ in range(9):
+        for _ in range(12):
             page.keyboard.press("Tab")
             reached.append(page.evaluate("document.activeElement.id || document.activeElement.tagName"))
-        assert reached[:2] == ["pause", "sort"]
-        assert "A" in reached
-        page.locator("#open a").first.focus()
+        fields = ["upstream", "model", "tenant", "first", "sort", "outcome", "time", "id", "clear"]
+        assert reached == ["pause", *fields, "DIV", "A"]
+        page.locator("#streams a").first.focus()
         page.keyboard.press("Enter")
         page.wait_for_selector("#facts dd")
         assert page.evaluate("document.activeElement.id") == "stream-title"
         page.keyboard.press("Tab")
         assert page.evaluate("document.activeElement.id") == "back"
         page.keyboard.press("Enter")
-        page.locator(f"#open a[href='#{id_of(SILENT)}']:focus").wait_for()  # once the page has its answer
+        page.locator(f"#streams a[href='#{id_of(SILENT)}']:focus").wait_for()  # once the page has its answer
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

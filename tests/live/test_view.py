@@ -13,6 +13,7 @@ from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.segments import Bundle, Ending, Head, Segment, StreamEnding
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import RateLimit
+from streamgauge.live.stored import Wanted
 from streamgauge.live.view import MAX_KEPT, MAX_ROWS, SHARE, Scope
 from tests.live.streams import SECOND, Process, read_of, segment, token
 from tests.metrics.records import make_record
@@ -332,6 +333,8 @@ def test_every_member_of_an_answer_is_in_the_reference(process: Process) -> None
     found = {
         *names_in(json_of(process.view.overview())),
         *names_in(json_of(process.view.timeline(UUID(bytes=stream_id(1))))),
+        *names_in(json_of(process.view.summary())),
+        *names_in(json_of(process.view.kept(Wanted()))),
     }
     outcomes = {"completed"}
     assert [name for name in sorted(found - outcomes) if f"`{name}`" not in page] == []

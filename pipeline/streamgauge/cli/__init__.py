@@ -28,6 +28,6 @@ collector.py     the collector's process, with collector_settings.py: its settin
 first_request.py   the base URL and the curl line that a start prints; stream_lines.py: a line for each finished stream
 admin_port.py    the admin port of taps and workers
 kafka_options.py   how Kafka clients connect
-ledgers.py       opens ledgers; ledger_watch.py: what `up` and `worker` show of theirs
+ledgers.py       opens ledgers; ledger_watch.py: what `up` and `worker` show of theirs; stored_streams.py: the page's streams
 stream_costs.py   prices, and the metrics of money; span_export.py: records as spans; tenants_file.py: the file of --tenants
 """

@@ -13,6 +13,7 @@ import msgspec
 from streamgauge.cli.ledger_watch import load_last_hour, start_known_upstreams, watched_ledger
 from streamgauge.cli.ledgers import ledger_size, opened_ledger
 from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
+from streamgauge.cli.stored_streams import ledger_streams
 from streamgauge.cli.stream_costs import prices_of, stream_costs
 from streamgauge.cli.stream_lines import StreamLines
 from streamgauge.core.limits import Limits
@@ -77,6 +78,8 @@ class Assembling:
             ledger = await asyncio.to_thread(opening.enter_context, opened_ledger(settings, self._prices))
             view.money = opening.enter_context(watched_ledger(settings, ledger, metrics))
             await asyncio.to_thread(load_last_hour, view, ledger, stream_costs(self._prices))
+            self.pages.stored = ledger_streams(settings, ledger)
+            opening.callback(setattr, self.pages, "stored", None)
             await asyncio.to_thread(start_known_upstreams, metrics, ledger)
             for upstream in settings.upstream:
                 metrics.start_upstream(route_of(upstream.name, upstream.url).recorded_name)

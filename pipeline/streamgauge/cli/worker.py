@@ -11,6 +11,7 @@ from streamgauge.cli.ledger_watch import load_last_hour, start_known_upstreams, 
 from streamgauge.cli.ledgers import ledger_size, opened_ledger
 from streamgauge.cli.parser import Arguments
 from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
+from streamgauge.cli.stored_streams import ledger_streams
 from streamgauge.cli.stream_costs import prices_of, stream_costs
 from streamgauge.core.limits import Limits
 from streamgauge.ledger import Inserted, Ledger, LedgerRow, UnreadableRecordError
@@ -48,6 +49,7 @@ def run(settings: Settings, args: Arguments) -> int:
     )
     metrics.register(process_metrics())
     view = LiveView("worker", settings.select(Limits), time.monotonic, time.time, prices=True)
+    pages = LivePages(DirectAsk(view))
 
     @contextlib.asynccontextmanager
     async def admin_port(worker: Worker) -> AsyncIterator[None]:
@@ -58,7 +60,7 @@ def run(settings: Settings, args: Arguments) -> int:
                 lambda: worker.unready or True,
                 live=lambda: worker.live,
                 hosts=settings.admin_host,
-                pages=LivePages(DirectAsk(view)),
+                pages=pages,
                 access=access,
             )
             await admin.start(str(settings.admin))
@@ -74,6 +76,7 @@ def run(settings: Settings, args: Arguments) -> int:
         metrics.register(ledger_size(settings))
         start_known_upstreams(metrics, ledger)
         load_last_hour(view, ledger, stream_costs(prices))
+        pages.stored = ledger_streams(settings, ledger)
         return run_worker(worker_settings, LedgerStore(ledger, take_rows), metrics, admin_port, view)
 
 

@@ -1,4 +1,4 @@
-"""The answers of /streams and /streams/ID, as JSON. docs/reference/streams.md describes each member.
+"""The answers of /streams, /streams/ID, /summary and /finished, as JSON. docs/reference/streams.md describes each member.
 
 Times are seconds; null means unknown, as in the record. No member holds a prompt, generated text, or a credential.
 """
@@ -36,6 +36,8 @@ class Row(msgspec.Struct, kw_only=True):
     ticks: list[int] | None = None
     # Of finished streams alone.
     ended_s_ago: float | None = None
+    # Of streams from a ledger alone.
+    cost_usd: str | None = None
 
 
 class OpenStreams(msgspec.Struct):
@@ -170,6 +172,73 @@ class Overview(msgspec.Struct, kw_only=True):
     worst: Worst
 
 
+class Latency(msgspec.Struct):
+    """Percentiles (seconds) of a time over `streams` streams that have it."""
+
+    p50_s: float
+    p95_s: float
+    streams: int
+
+
+class Numbers(msgspec.Struct, kw_only=True):
+    """The sums of finished streams. None: not known.
+
+    first_token: of any kind; first_text: of text; per_token: the time per output token. `cost_usd`: of the `priced` streams;
+    `unpriced`: streams with usage whose cost is not known.
+    """
+
+    streams: int
+    outcomes: dict[str, int]
+    first_token: Latency | None
+    first_text: Latency | None
+    per_token: Latency | None
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    priced: int | None
+    unpriced: int | None
+
+
+class Group(msgspec.Struct):
+    """The numbers of an upstream, a model or a tenant; `name` None: of the streams without one."""
+
+    name: str | None
+    numbers: Numbers
+
+
+class Summary(msgspec.Struct, kw_only=True):
+    """The answer of /summary: the streams that began in the last hour and have ended.
+
+    `source`: `ledger`, or `process` if there is none: then the streams that ended in the last hour. `ledger`: its URL without
+    a password. `since`: RFC 3339, later than an hour ago if no earlier streams are known. `yesterday`: the same hour, 24
+    hours before; None if it is not known. `streams` and `broken`: by minute, of which `minutes` has the beginnings (seconds
+    since 1970), without the minutes that have no stream. Groups are None if they are not known, those with most streams
+    first; `not_shown` has the numbers of further groups.
+    """
+
+    source: str
+    ledger: str | None
+    now: str
+    since: str
+    hour: Numbers
+    yesterday: Numbers | None
+    minutes: list[int]
+    streams: list[int]
+    broken: list[int]
+    upstreams: list[Group] | None
+    models: list[Group] | None
+    tenants: list[Group] | None
+    not_shown: dict[str, int]
+
+
+class Finished(msgspec.Struct):
+    """The answer of /finished: rows in the requested order. `more`: whether further streams match."""
+
+    source: str
+    streams: list[Row]
+    more: bool
+
+
 class Step(msgspec.Struct):
     """One read of a stream: its time, the time since the read before it, and its content."""
 
@@ -183,10 +252,19 @@ class Step(msgspec.Struct):
     kinds: tuple[str, ...]
 
 
+class KnownCost(msgspec.Struct):
+    """A cost in USD, and the price that it is computed with: its source, and its first day (YYYY-MM-DD)."""
+
+    usd: str
+    price_source: str
+    price_date: str | None = None
+
+
 class Timeline(msgspec.Struct, kw_only=True):
     """The answer of /streams/ID. `record`: of an open stream the record that it would have if it were closed now.
 
-    `error_at_s`: the time of the error in the stream, if it had one.
+    `error_at_s`: the time of the error in the stream, if it had one. `cost`: as its ledger has it; `cost_unknown`: why there
+    is none, a value of `Unpriced`. Both are None without a ledger. `source`: `process`, or `ledger`: then reads are not kept.
     """
 
     stream: Row
@@ -195,3 +273,6 @@ class Timeline(msgspec.Struct, kw_only=True):
     error_at_s: float | None
     steps: list[Step]
     record: Record
+    source: str = "process"
+    cost: KnownCost | None = None
+    cost_unknown: str | None = None

@@ -19,6 +19,7 @@ from streamgauge.core.resumption import is_resumed
 from streamgauge.core.token_kinds import reported_tokens, token_kinds
 from streamgauge.live.answers import Heatmap, Hour, UpstreamOutcomes
 from streamgauge.live.reads import Track
+from streamgauge.live.stored import FINE
 from streamgauge.metrics.declarations import UNKNOWN
 from streamgauge.metrics.observe import StreamCost
 from streamgauge.metrics.rate_limits import KEEP_S, MAX_KEEP_S, responded_s
@@ -179,9 +180,6 @@ PERIOD_S = 600.0
 KEPT_S = 3_600.0
 WORST = 10
 RECENT = 20
-# Outcomes that are no fault of the stream.
-_FINE = frozenset(("completed", "client_abort"))
-
 CATEGORIES = ("first_token", "gap", "broken")
 
 
@@ -237,6 +235,10 @@ class WorstStreams:
         """The streams that ended last, the newest first."""
         return list(reversed(self._recent))
 
+    def kept(self) -> list[FinishedStream]:
+        """All streams that are kept, each once."""
+        return list({stream.record.stream_id: stream for stream in self._all()}.values())
+
     def find(self, stream_id: str) -> FinishedStream | None:
         """A stream that is kept, by its id."""
         return next((stream for stream in self._all() if stream.record.stream_id == stream_id), None)
@@ -249,7 +251,7 @@ class WorstStreams:
 
 
 def _values(record: Record, now_s: float) -> Iterator[tuple[str, float]]:
-    if record.outcome not in _FINE:
+    if record.outcome not in FINE:
         yield "broken", now_s
     if not is_measured(record):
         return

@@ -1,7 +1,10 @@
-"""The page and its JSON on the admin port: /, /static/NAME, /streams, /streams/ID, and the runbooks of alerts: /runbooks/,
-/runbooks/ALERT. `AdminServer` checks the Host first.
+"""The page and its JSON on the admin port: /, /static/NAME, /streams, /streams/ID, /summary, /finished, and the runbooks of
+alerts: /runbooks/, /runbooks/ALERT.
+
+`AdminServer` checks the Host first.
 """
 
+import asyncio
 import importlib.resources
 import re
 from collections.abc import Mapping
@@ -10,6 +13,7 @@ from uuid import UUID
 import msgspec
 
 from streamgauge.live.mailbox import Ask, NoAnswerError
+from streamgauge.live.stored import StoredStreams, choice_of, wanted_of
 from streamgauge.live.view import MAX_ROWS, ROWS, SORTS
 from streamgauge.metrics.http_server import Answer
 
@@ -26,6 +30,8 @@ STATIC = {
     "cells.js": "text/javascript; charset=utf-8",
     "charts.js": "text/javascript; charset=utf-8",
     "runbook.css": "text/css; charset=utf-8",
+    "streams.js": "text/javascript; charset=utf-8",
+    "summary.js": "text/javascript; charset=utf-8",
     "timeline.js": "text/javascript; charset=utf-8",
     "uplot/uPlot.iife.min.js": "text/javascript; charset=utf-8",
     "uplot/uPlot.min.css": "text/css; charset=utf-8",
@@ -39,10 +45,11 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class LivePages:
-    """Answers the page's requests. `ask`: asks the view of this process."""
+    """Answers the page's requests. `ask`: asks the view of this process; `stored`: reads its ledger, if it has one."""
 
-    def __init__(self, ask: Ask) -> None:
+    def __init__(self, ask: Ask, stored: StoredStreams | None = None) -> None:
         self._ask = ask
+        self.stored = stored
 
     async def __call__(self, path: str, query: Mapping[str, str]) -> Answer | None:
         """The answer to a GET of `path`; None if there is no such page."""
@@ -53,11 +60,17 @@ class LivePages:
         if path.startswith("/static/"):
             name = path.removeprefix("/static/")
             return _file(f"static/{name}", STATIC[name]) if name in STATIC else None
-        if path == "/streams" or path.startswith("/streams/"):
-            try:
-                return await (self._overview(query) if path == "/streams" else self._timeline(path[9:]))
-            except NoAnswerError as error:
-                return _json(503, {"error": str(error)})
+        try:
+            if path == "/streams":
+                return await self._overview(query)
+            if path.startswith("/streams/"):
+                return await self._timeline(path[9:])
+            if path == "/summary":
+                return await self._summary(query)
+            if path == "/finished":
+                return await self._finished(query)
+        except NoAnswerError as error:
+            return _json(503, {"error": str(error)})
         return None
 
     async def _overview(self, query: Mapping[str, str]) -> Answer:
@@ -77,11 +90,31 @@ class LivePages:
         except ValueError:
             return _json(400, {"error": "a stream's id is a UUID"})
         timeline = await self._ask(lambda view: view.timeline(stream))
+        stored = self.stored
+        if stored is not None and (timeline is None or timeline.stream.outcome is not None):
+            known = await asyncio.to_thread(stored.stream, stream)
+            if timeline is None:
+                timeline = known
+            elif known is not None:
+                timeline.cost, timeline.cost_unknown = known.cost, known.cost_unknown
         if timeline is None:
-            return _json(
-                404, {"error": "this process has no such stream: it has ended and is not among those that are kept"}
-            )
+            where = "its ledger has none" if stored else "it has ended and is not among those that are kept"
+            return _json(404, {"error": f"this process has no such stream: {where}"})
         return _json(200, timeline)
+
+    async def _summary(self, query: Mapping[str, str]) -> Answer:
+        if self.stored is None:
+            return _json(200, await self._ask(lambda view: view.summary()))
+        return _json(200, await asyncio.to_thread(self.stored.summary, choice_of(query)))
+
+    async def _finished(self, query: Mapping[str, str]) -> Answer:
+        try:
+            wanted = wanted_of(query)
+        except ValueError as error:
+            return _json(400, {"error": str(error)})
+        if self.stored is None:
+            return _json(200, await self._ask(lambda view: view.kept(wanted)))
+        return _json(200, await asyncio.to_thread(self.stored.finished, wanted))
 
 
 def _json(status: int, value: object) -> Answer:

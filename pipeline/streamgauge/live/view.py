@@ -19,9 +19,23 @@ from streamgauge.core.assembly.state import StreamState
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
-from streamgauge.live.answers import Limited, Money, OpenStreams, Overview, Responses, Row, Step, Timeline, Worst
+from streamgauge.live.answers import (
+    Finished,
+    Limited,
+    Money,
+    OpenStreams,
+    Overview,
+    Responses,
+    Row,
+    Step,
+    Summary,
+    Timeline,
+    Worst,
+)
 from streamgauge.live.finished import FinishedStream, Headroom, History, WorstStreams, hour_of
 from streamgauge.live.reads import Moment, Track, Tracks
+from streamgauge.live.stored import Wanted, matches, sorted_rows, without_age
+from streamgauge.live.summaries import summary_of
 from streamgauge.metrics.observe import StreamCost
 from streamgauge.runtime.faults import report_fault
 
@@ -209,6 +223,25 @@ class LiveView:
             ),
         )
 
+    def summary(self) -> Summary:
+        """The answer of /summary, of the streams that this process has counted: for a process without a ledger."""
+        wall_s = self._wall()
+        minutes = self._history.minutes(wall_s)
+        since = _rfc3339(max(self._hour_since_s, wall_s - HOUR_S))
+        return summary_of(minutes, now=_rfc3339(wall_s), since=since, prices=self._prices)
+
+    def kept(self, wanted: Wanted) -> Finished:
+        """The answer of /finished, of the streams that this process keeps: for a process without a ledger."""
+        wanted = without_age(wanted, self._wall())
+        rows = [
+            row
+            for row in _rows_of(self._worst.kept(), self._clock())
+            if matches(
+                row, wanted, None if row.started_at is None else datetime.fromisoformat(row.started_at).timestamp()
+            )
+        ]
+        return Finished("process", sorted_rows(rows, wanted.sort)[: wanted.limit], len(rows) > wanted.limit)
+
     def timeline(self, stream_id: UUID) -> Timeline | None:
         """One stream that is open or kept; None if it is neither."""
         now_s = self._asked_s = self._clock()
@@ -250,7 +283,7 @@ class LiveView:
 
     def _open_row(self, stream: _Open) -> Row:
         record = record_of(stream.state)
-        row = _row(record)
+        row = row_of(record)
         row.outcome = row.end_s = None
         row.open_s, row.silent_s, row.is_silent = _rounded(stream.open_s), _rounded(stream.silent_s), stream.is_silent
         row.tap_heard_s = _rounded(stream.heard_s)
@@ -276,7 +309,8 @@ def _ticks(moments: list[Moment], open_s: float | None) -> list[int] | None:
     return ticks
 
 
-def _row(record: Record) -> Row:
+def row_of(record: Record) -> Row:
+    """The row of a stream's record, without what no record has."""
     return Row(
         id=record.stream_id,
         upstream=record.upstream,
@@ -299,7 +333,7 @@ def _row(record: Record) -> Row:
 
 
 def _row_of(finished: FinishedStream, now_s: float) -> Row:
-    row = _row(finished.record)
+    row = row_of(finished.record)
     row.ended_s_ago = _rounded(now_s - finished.ended_s)
     return row
 
@@ -325,6 +359,11 @@ def _timeline(row: Row, record: Record, moments: list[Moment], track: Track | No
             )
         )
     reads = max(record.counts.reads, track.total if track is not None else 0)
+    return timeline_of(row, record, steps, reads)
+
+
+def timeline_of(row: Row, record: Record, steps: list[Step], reads: int) -> Timeline:
+    """The answer for a stream of which these reads are kept. `reads`: how many it had."""
     return Timeline(
         stream=row,
         reads=reads,

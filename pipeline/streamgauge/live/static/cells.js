@@ -11,6 +11,21 @@ export function element(name, attributes = {}, ...children) {
 
 export const UNKNOWN = "–";
 
+// Colours of outcomes are those of `top` and of the dashboards: a client that left is no error.
+const KINDS = { completed: "good", client_abort: "warn", http_error: "other", open: "", silent: "bad" };
+export const outcomeKind = (name) => KINDS[name] ?? "bad";
+
+// The end of a stream id: ids begin with their time, so those of one minute begin alike. `ledger show` takes it.
+export const shortId = (id) => id.slice(-8);
+
+export function money(usd) {
+  return usd.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: usd < 1 ? 4 : 2 });
+}
+
+export function percent(part, whole) {
+  return `${((100 * part) / whole).toFixed(1)} %`;
+}
+
 export function count(value) {
   return value === null || value === undefined ? UNKNOWN : value.toLocaleString("en");
 }
@@ -25,12 +40,12 @@ export function seconds(value) {
   return `${Math.floor(value / 3600)} h ${Math.floor((value % 3600) / 60)} min`;
 }
 
-// Fills a table: `columns` are {title, unit, number, cell(row)}; a cell is a text, or {text, kind} or a node. Rows keep their
+// Fills a table: `columns` are {title, unit, number, wide, cell(row)}; a cell is a text, or {text, kind} or a node. Rows keep their
 // elements, and with them the keyboard's focus, as long as their key stays. They keep their places while the focus is inside.
 export function fill(table, columns, rows, key) {
   if (!table.tHead) {
     const titles = columns.map((column) =>
-      element("th", { scope: "col", class: column.number && "number" }, column.unit ? `${column.title} (${column.unit})` : column.title));
+      element("th", { scope: "col", class: classOf(column) }, column.unit ? `${column.title} (${column.unit})` : column.title));
     table.append(element("thead", {}, element("tr", {}, ...titles)), element("tbody"));
   }
   const body = table.tBodies[0];
@@ -54,7 +69,7 @@ export function fill(table, columns, rows, key) {
 function fillCell(line, at, column, content) {
   let cell = line.cells[at];
   if (!cell) {
-    cell = at === 0 ? element("th", { scope: "row" }) : element("td", { class: column.number && "number" });
+    cell = at === 0 ? element("th", { scope: "row" }) : element("td", { class: classOf(column) });
     line.append(cell);
   }
   if (content instanceof Node) {
@@ -65,7 +80,12 @@ function fillCell(line, at, column, content) {
   }
   const { text, kind } = typeof content === "object" && content !== null ? content : { text: content, kind: "" };
   if (cell.textContent !== String(text)) cell.textContent = text;
-  cell.className = [column.number && "number", kind].filter(Boolean).join(" ");
+  cell.className = classOf(column, kind) ?? "";
+}
+
+// `wide`: a column that narrow windows leave out.
+function classOf(column, kind) {
+  return [column.number && "number", column.wide && "wide", kind].filter(Boolean).join(" ") || null;
 }
 
 export function describe(list, pairs) {

@@ -1,6 +1,6 @@
 // Draws charts with uPlot, and puts a table with the same numbers below each. Without uPlot there are only the tables.
 
-import { element, fill } from "./cells.js";
+import { element, fill, outcomeKind } from "./cells.js";
 
 export const available = () => typeof window.uPlot === "function";
 
@@ -121,7 +121,6 @@ function paintCells(plot, { minutes, counts, most }) {
   ctx.restore();
 }
 
-const COLOURS = { completed: "good", client_abort: "warn", http_error: "other" };
 const PALETTE = ["accent", "good", "warn", "other", "bad", "faint"];
 
 // One line for each name in `values`, by minute.
@@ -137,7 +136,7 @@ export function lines(parent, name, caption, { minutes, values, what, outcomes }
     { title: "Minute", unit: "local time", cell: (row) => row.minute },
     ...names.map((one) => ({ title: one, unit: what, number: true, cell: (row) => values[one][row.at].toLocaleString("en") })),
   ], minutes.map((start, at) => ({ minute: clock(start), at })), (row) => row.minute);
-  const stroke = (one, at) => colour(outcomes ? (COLOURS[one] ?? "bad") : PALETTE[at % PALETTE.length]);
+  const stroke = (one, at) => colour(outcomes ? outcomeKind(one) : PALETTE[at % PALETTE.length]);
   draw(place, `lines ${names.join()}`, {
     scales: { y: { range: (_, low, high) => [0, what === "USD" ? high * 1.1 || 1 : Math.max(1, high * 1.1)] }, x: { range: (_, low, high) => [Math.min(low, high - 900), high + 60] } },
     axes: axes({ label: "time (local)", size: 34, values: (_, splits) => splits.map(clock) }, { label: `${what} a minute`, size: 64 }),

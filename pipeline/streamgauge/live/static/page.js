@@ -1,51 +1,21 @@
-// Asks /streams every two seconds and shows the answer; with #ID in the address, one stream.
+// Asks /streams, /summary and /finished every two seconds and shows the answers; with #ID in the address, one stream.
 
-import { UNKNOWN, count, describe, element, fill, seconds, ticks } from "./cells.js";
+import { UNKNOWN, count, describe, element, fill, money, percent, seconds } from "./cells.js";
 import { available, forgetAll, heatmap, histogram, lines } from "./charts.js";
-import { errorText, showProblem, showTimeline } from "./timeline.js";
+import { choiceQuery, choose, clear, finishedQuery, isFiltered, offer, readAddress, showMore, showStreams, valueOf, writeAddress } from "./streams.js";
+import { showTables, showTiles } from "./summary.js";
+import { showProblem, showTimeline } from "./timeline.js";
 
 const EVERY_MS = 2000;
+// Open streams of an answer: with filters, as many as there may be.
+const OPEN_ROWS = 50;
+const MOST_OPEN_ROWS = 200;
 const byId = (id) => document.getElementById(id);
 let paused = false;
 let timer = null;
-let shown = null; // the last answer
+let shown = null; // the last answers
 let named = false; // whether the process is named in the header
-
-const link = (row) => element("a", { href: `#${row.id}` }, row.id.slice(0, 8) + "…" + row.id.slice(-4));
-const outcome = (row) => ({ text: row.outcome ?? "open", kind: row.outcome === "completed" ? "good" : row.outcome ? "bad" : "" });
-const NAMES = [
-  { title: "Stream", cell: link },
-  { title: "Upstream", cell: (row) => row.upstream ?? UNKNOWN },
-  { title: "Model", cell: (row) => row.model ?? UNKNOWN },
-];
-const FINISHED = [
-  ...NAMES,
-  { title: "Outcome", cell: outcome },
-  { title: "First token", number: true, cell: (row) => seconds(row.first_token_s) },
-  { title: "Longest gap", number: true, cell: (row) => seconds(row.longest_gap_s) },
-  { title: "Stalls", number: true, cell: (row) => count(row.stalls) },
-  { title: "Ended, ago", number: true, cell: (row) => seconds(row.ended_s_ago && Math.round(row.ended_s_ago)) },
-];
-const BROKEN = [...FINISHED.slice(0, 4), { title: "Error", cell: (row) => errorText(row.error) }, FINISHED[7]];
-
-function showOpen(open, silentSeconds) {
-  const longest = Math.max(1, ...open.streams.flatMap((row) => row.ticks ?? []));
-  fill(byId("open"), [
-    ...NAMES,
-    { title: "Last minute", cell: (row) => ticks(row.ticks, longest) },
-    { title: "Silent for", number: true, cell: (row) => ({ text: seconds(row.silent_s) + (row.is_silent ? ", silent" : ""), kind: row.is_silent ? "bad" : "" }) },
-    { title: "First token", number: true, cell: (row) => seconds(row.first_token_s) },
-    { title: "Token events", number: true, cell: (row) => count(row.token_events) },
-    { title: "Longest gap", number: true, cell: (row) => seconds(row.longest_gap_s) },
-    { title: "Stalls", number: true, cell: (row) => ({ text: count(row.stalls), kind: row.stalls ? "warn" : "" }) },
-    { title: "Open for", number: true, cell: (row) => seconds(row.open_s) },
-    { title: "Error", cell: (row) => ({ text: row.error ? errorText(row.error) : "", kind: "bad" }) },
-    { title: "Tap heard, ago", number: true, cell: (row) => seconds(row.tap_heard_s) },
-  ], open.streams, (row) => row.id);
-  byId("open-empty").hidden = open.total > 0;
-  byId("open-note").textContent = open.not_shown ? `${count(open.not_shown)} more are open.` : "";
-  document.title = open.silent ? `${open.silent} silent - Streamgauge` : "Streamgauge";
-}
+let asked = 0; // the number of the last update: an answer to an earlier one is not shown
 
 function sums(columns) {
   return columns.reduce((all, column) => column.map((number, at) => number + (all[at] ?? 0)), []);
@@ -141,10 +111,6 @@ function showMoney({ hour, budgets, audit }) {
   }
 }
 
-function percent(part, whole) {
-  return `${((100 * part) / whole).toFixed(1)} %`;
-}
-
 function showCoverage(responses) {
   const rows = responses?.not_captured ?? [];
   byId("coverage").hidden = !rows.length;
@@ -158,10 +124,6 @@ function showCoverage(responses) {
     { title: "Reason", cell: (row) => row.reason },
     { title: "Responses", number: true, cell: (row) => count(row.responses) },
   ], rows, (row) => `${row.upstream} ${row.reason}`);
-}
-
-function money(usd) {
-  return usd.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: usd < 1 ? 6 : 2 });
 }
 
 function spent(row) {
@@ -197,43 +159,26 @@ function periodText({ hour, now }) {
 
 function scopeText({ process, partitions }) {
   if (process === "tap") return "A tap has no ledger, and counts finished streams only while its page is open. The pages of the workers have all of them.";
-  if (partitions !== null) return "Open streams, and finished ones since this worker started, are those of its own partitions; before that, those of its ledger. The pages of the other workers have the others.";
+  if (partitions !== null) return "Numbers, models, tenants and finished streams are of all workers that share this ledger. Open streams, and the charts below, are of this worker's partitions.";
   return "";
 }
 
-function costOf(hour, cost) {
-  if (!hour.priced && hour.streams) return UNKNOWN;
-  return partOf(hour) ? `${money(cost)} (${partOf(hour)})` : money(cost);
-}
-
-function showOverview(answer) {
-  shown = answer;
-  const period = periodText(answer);
+function showOverview(answers) {
+  shown = answers;
+  const { live, summary, finished } = answers;
+  const period = periodText(live);
   for (const one of document.querySelectorAll(".period")) one.textContent = period;
-  byId("scope-note").textContent = scopeText(answer);
+  byId("scope-note").textContent = scopeText(live);
   byId("scope-note").hidden = !byId("scope-note").textContent;
-  const { open, hour } = answer;
-  const completed = hour.upstreams.reduce((sum, one) => sum + (one.outcomes.completed ?? 0), 0);
-  const cost = (hour.cost_usd ?? []).reduce((sum, part) => sum + Object.values(part).reduce((all, usd) => all + usd, 0), 0);
-  describe(byId("tiles"), [
-    ["Open streams", count(open.total)],
-    [`Silent (over ${answer.silent_seconds} s)`, count(open.silent), open.silent ? "bad" : ""],
-    [`Finished ${period}`, count(hour.streams)],
-    ["Completed of these", hour.streams ? `${((100 * completed) / hour.streams).toFixed(1)} %` : "no streams yet"],
-    ...(answer.responses?.seen ? [["Responses with a record", percent(answer.responses.captured, answer.responses.seen)]] : []),
-    ...(hour.cost_usd ? [[`Cost ${period} (USD)`, costOf(hour, cost)]] : []),
-  ]);
-  showOpen(open, answer.silent_seconds);
-  for (const name of ["first_token", "gap", "broken", "recent"]) {
-    const rows = answer.worst[name];
-    const table = byId(`worst-${name}`);
-    fill(table, name === "broken" ? BROKEN : FINISHED, rows, (row) => row.id);
-    table.closest(".scroll").nextElementSibling.hidden = rows.length > 0;
-  }
-  showHour(hour);
-  showCoverage(answer.responses);
-  showMoney(answer);
-  showLimits(answer.rate_limits);
+  document.title = live.open.silent ? `${live.open.silent} silent - Streamgauge` : "Streamgauge";
+  offer(summary);
+  showTiles(summary, live, valueOf("first"));
+  showStreams(live.open, finished, summary);
+  showTables(summary);
+  showHour(live.hour);
+  showCoverage(live.responses);
+  showMoney(live);
+  showLimits(live.rate_limits);
 }
 
 function showProcess(answer) {
@@ -258,14 +203,28 @@ function say(text) {
   if (byId("status").textContent !== text) byId("status").textContent = text;
 }
 
+const NOTHING = { source: "ledger", streams: [], more: false };
+
+async function askedFor(id) {
+  if (id) return [await fetched(`streams/${encodeURIComponent(id)}`)];
+  const ended = finishedQuery();
+  return Promise.all([
+    fetched(`streams?limit=${isFiltered() ? MOST_OPEN_ROWS : OPEN_ROWS}`),
+    fetched(`summary?${choiceQuery()}`),
+    ended ? fetched(`finished?${ended}`) : { answer: NOTHING },
+  ]);
+}
+
 async function update() {
   const id = location.hash.slice(1);
+  const number = (asked += 1);
   try {
-    const { answer, problem } = await fetched(id ? `streams/${encodeURIComponent(id)}` : `streams?sort=${byId("sort").value}`);
-    if (id !== location.hash.slice(1)) return;
+    const answers = await askedFor(id);
+    if (number !== asked || id !== location.hash.slice(1)) return;
+    const problem = answers.map((one) => one.problem).find(Boolean);
     if (id) {
       if (problem) showProblem(problem);
-      else showTimeline(answer);
+      else showTimeline(answers[0].answer);
       if (!named) {
         const all = await fetched("streams?limit=0");
         if (all.answer) showProcess(all.answer);
@@ -273,12 +232,13 @@ async function update() {
       say("");
     } else if (problem) say(`${problem}. The numbers below are old.`);
     else {
-      showProcess(answer);
-      showOverview(answer);
+      const [live, summary, finished] = answers.map((one) => one.answer);
+      showProcess(live);
+      showOverview({ live, summary, finished });
       say(paused ? "Updates are paused." : "");
     }
   } catch (error) {
-    say(`This page cannot reach its process (${error.name}). The numbers below are old.`);
+    if (number === asked) say(`This page cannot reach its process (${error.name}). The numbers below are old.`);
   }
 }
 
@@ -316,7 +276,32 @@ byId("pause").addEventListener("click", () => {
   say(paused ? "Updates are paused." : "");
   if (!paused) update();
 });
-byId("sort").addEventListener("change", update);
+for (const form of [byId("choice"), byId("filters")]) {
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("input", () => {
+    writeAddress();
+    update();
+  });
+}
+byId("clear").addEventListener("click", () => {
+  clear();
+  update();
+});
+byId("more").addEventListener("click", () => {
+  showMore();
+  update();
+});
+for (const [table, name] of [["models", "model"], ["tenants", "tenant"], ["by-upstream", "upstream"]]) {
+  byId(table).addEventListener("click", (event) => {
+    const line = event.target.closest("button")?.closest("tr");
+    if (!line) return;
+    choose(name, line.dataset.key.slice(1));
+    byId("streams-title").scrollIntoView();
+    update();
+  });
+}
+addEventListener("popstate", readAddress);
+readAddress();
 document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address names a stream
   byId("main").focus();

@@ -1,6 +1,6 @@
 // Shows one stream: its facts, the gaps between its reads, and a table of all reads that are kept.
 
-import { UNKNOWN, count, describe, fill, seconds } from "./cells.js";
+import { UNKNOWN, count, describe, fill, outcomeKind, seconds } from "./cells.js";
 import { gaps } from "./charts.js";
 
 const byId = (id) => document.getElementById(id);
@@ -11,29 +11,84 @@ export function showProblem(text) {
   byId("stream-body").hidden = true;
 }
 
-export function showTimeline({ stream, reads, skipped_reads, error_at_s, steps, record }) {
+const SVG = "http://www.w3.org/2000/svg";
+
+function drawn(name, values, text) {
+  const node = document.createElementNS(SVG, name);
+  for (const [key, value] of Object.entries(values)) node.setAttribute(key, value);
+  if (text) node.textContent = text;
+  return node;
+}
+
+// The phases of a stream from the times of its record, so that they are known as long as the record.
+function showCourse({ timing }, end, isOpen) {
+  const place = byId("course");
+  const times = [["head", timing.headers_s], ["first token", timing.first_token_s], ["first text", timing.first_content_s], ["last token", timing.last_token_s]];
+  const last = Math.max(end ?? 0, ...times.map(([, at]) => at ?? 0));
+  place.hidden = !last;
+  if (!last) return;
+  const at = (time) => 1000 * (time / last);
+  const first = timing.first_token_s ?? last;
+  const until = timing.last_token_s ?? first;
+  const words = [...times, [isOpen ? "now" : "end", end]].filter(([, time]) => time !== null && time !== undefined).map(([word, time]) => `${word} ${seconds(time)}`);
+  const picture = drawn("svg", { viewBox: "0 0 1000 24", preserveAspectRatio: "none", class: "course", role: "img", "aria-label": `From the request: ${words.join(", ")}` });
+  picture.append(
+    drawn("rect", { class: "waiting", x: 0, y: 4, width: at(first), height: 16 }),
+    drawn("rect", { class: "generating", x: at(first), y: 4, width: Math.max(0, at(until) - at(first)), height: 16 }),
+    drawn("rect", { class: "after", x: at(until), y: 4, width: Math.max(0, 1000 - at(until)), height: 16 }),
+  );
+  const key = document.createElement("p");
+  key.className = "empty";
+  key.textContent = `Request, ${words.join(", ")}.`;
+  place.replaceChildren(picture, key);
+}
+
+function costText(cost, unknown, source) {
+  if (cost) return `${cost.usd} USD (${[cost.price_source, cost.price_date && `from ${cost.price_date}`].filter(Boolean).join(", ")})`;
+  if (unknown) return `unknown: ${unknown.replaceAll("_", " ")}`;
+  return source === "ledger" ? "unknown" : UNKNOWN;
+}
+
+// What happened, in one sentence.
+function verdict(stream, state, errorAt) {
+  const name = errorText(stream.error);
+  const after = errorAt === null ? "" : ` after ${seconds(errorAt)}`;
+  if (stream.error) return `${state}: ${name}${after}`;
+  return stream.outcome === null ? `${state} for ${seconds(stream.open_s)}` : `${state}${stream.end_s === null ? "" : ` after ${seconds(stream.end_s)}`}`;
+}
+
+export function showTimeline({ stream, reads, skipped_reads, error_at_s, steps, record, source, cost, cost_unknown }) {
   byId("stream-problem").hidden = true;
   byId("stream-body").hidden = false;
   byId("stream-json").href = `streams/${stream.id}`;
-  const state = stream.outcome === null ? "open" : stream.outcome;
+  const state = stream.outcome ?? (stream.is_silent ? "silent" : "open");
+  byId("verdict").textContent = verdict(stream, state, error_at_s);
+  byId("verdict").className = outcomeKind(state);
+  showCourse(record, stream.end_s ?? stream.open_s, stream.outcome === null);
   describe(byId("facts"), [
     ["Upstream", stream.upstream ?? UNKNOWN],
     ["Model", stream.model ?? UNKNOWN],
     ["API format", stream.dialect ?? UNKNOWN],
-    ["Outcome", state, state === "completed" || state === "open" ? "" : "bad"],
+    ["Tenant", stream.tenant ?? UNKNOWN],
+    ["Outcome", state, outcomeKind(state)],
     ["Error", errorText(stream.error), stream.error ? "bad" : ""],
     ["Error came after", seconds(error_at_s)],
     ["HTTP status", stream.status_code ?? UNKNOWN],
     ["Started at (UTC)", stream.started_at ?? UNKNOWN],
-    ["Time to first token, reasoning included", seconds(stream.first_token_s)],
+    ["First token, reasoning included", seconds(stream.first_token_s)],
+    ["First text", seconds(record.timing.first_content_s)],
+    ["Time per output token", seconds(record.timing.inter_token_latency_s)],
     ["Longest gap between token events", seconds(stream.longest_gap_s)],
     ["Stalls", count(stream.stalls), stream.stalls ? "bad" : ""],
     ["Token events", count(stream.token_events)],
+    ["Input tokens", count(record.usage.input_tokens)],
     ["Output tokens", count(stream.output_tokens)],
+    ["Cost", costText(cost, cost_unknown, source)],
     ["Finish reason", stream.finish_reason ?? UNKNOWN],
     stream.outcome === null ? ["Silent for", seconds(stream.silent_s), stream.is_silent ? "bad" : ""] : ["Ended after", seconds(stream.end_s)],
-    ["Tenant", stream.tenant ?? UNKNOWN],
-    ["Reads", skipped_reads ? `${count(reads)}, of which ${count(steps.length)} are kept` : count(reads)],
+    ["Request id of the provider", record.provider_request_id ?? UNKNOWN],
+    ["Trace id", record.trace_id ?? UNKNOWN],
+    ["Reads", skipped_reads && steps.length ? `${count(reads)}, of which ${count(steps.length)} are kept` : count(reads)],
     ["Capture", record.integrity.complete ? "complete" : `incomplete: ${record.integrity.reasons.join(", ")}`],
   ]);
   byId("stream-chart").hidden = !steps.length;
@@ -51,6 +106,7 @@ export function showTimeline({ stream, reads, skipped_reads, error_at_s, steps, 
     { title: "Body", unit: "bytes", number: true, cell: (step) => count(step.bytes) },
   ], steps, (_, at) => numbers(steps)[at]);
   byId("steps-empty").hidden = steps.length > 0;
+  byId("steps-empty").textContent = source === "ledger" ? "The reads of this stream are no longer kept: the ledger has its record." : "No reads of this stream are kept.";
 }
 
 let numbered = null;

@@ -1,0 +1,367 @@
+"""Finished streams for the page, read from the ledger of its process: numbers of the last hour, lists, and single streams.
+
+All reads use the ledger's index on the start. The streams of all processes that share a ledger are read, so each of them
+shows the same numbers.
+"""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import NamedTuple, TypeVar
+from uuid import UUID
+
+import msgspec
+
+from streamgauge.cli.settings import without_password
+from streamgauge.cli.tenants_file import read_tenants
+from streamgauge.core.record import Record
+from streamgauge.core.resumption import STORED_ENDPOINTS
+from streamgauge.ledger import Filter, Ledger, LedgerUnavailableError, Total
+from streamgauge.ledger.cost import COST_DIGITS
+from streamgauge.live.answers import Finished, Group, KnownCost, Numbers, Row, Summary, Timeline
+from streamgauge.live.mailbox import NoAnswerError
+from streamgauge.live.stored import BROKEN_OUTCOMES, FINE, KEYS, Choice, Wanted, without_age
+from streamgauge.live.summaries import latency_of
+from streamgauge.live.view import row_of, timeline_of
+from streamgauge.settings.declarations import Settings
+
+Result = TypeVar("Result")
+
+_HOUR_US = 3_600_000_000
+_DAY_US = 24 * _HOUR_US
+_USD = 10.0**-COST_DIGITS
+# The newest streams of an hour whose times are read: about half a second. Sums are of all streams.
+MAX_TIMED = 50_000
+# Groups of each kind in an answer.
+MAX_GROUPS = 50
+# Answers may take this share of a CPU: until enough time has passed, the request gets the last answer again, for at least
+# LEAST_S (seconds). MAX_KEPT: different choices with a last answer.
+SHARE = 0.05
+LEAST_S = 1.0
+MAX_KEPT = 16
+# How long the numbers of yesterday are kept (seconds): they change by a minute of 60.
+YESTERDAY_S = 60.0
+
+
+class _Timing(msgspec.Struct):
+    first_token_s: float | None = None
+    first_content_s: float | None = None
+    inter_token_latency_s: float | None = None
+    burst: bool | None = None
+
+
+class _Usage(msgspec.Struct):
+    source: str
+
+
+class _Integrity(msgspec.Struct):
+    complete: bool
+
+
+class _Timed(msgspec.Struct):
+    """The members of a record that its times need. Others are skipped, which makes decoding fast."""
+
+    started_at: str
+    outcome: str
+    timing: _Timing
+    usage: _Usage
+    integrity: _Integrity
+    upstream: str | None = None
+    request_model: str | None = None
+    response_model: str | None = None
+    tenant: str | None = None
+    credential_id: str | None = None
+    resumed_from: str | None = None
+    endpoint: str | None = None
+
+    @property
+    def is_measured(self) -> bool:
+        """Whether its times count, as in the metrics (`live/finished.py`)."""
+        is_resumed = self.resumed_from is not None or self.endpoint in STORED_ENDPOINTS
+        return self.integrity.complete and not is_resumed
+
+
+class _WithCost(msgspec.Struct):
+    cost: KnownCost | None = None
+
+
+class _OfRecord(msgspec.Struct):
+    started_at: str | None
+
+
+_TIMED = msgspec.json.Decoder(_Timed)
+_RECORD = msgspec.json.Decoder(Record)
+_COST = msgspec.json.Decoder(_WithCost)
+_STARTED = msgspec.json.Decoder(_OfRecord)
+
+
+class _Kept(NamedTuple):
+    summary: Summary
+    until_s: float
+
+
+class LedgerStreams:
+    """See StoredStreams. `name`: the ledger in sentences, without a password; `tenants`: by credential_id.
+
+    `wall`: seconds since 1970; `clock`: monotonic seconds. The process has stored streams since it was made.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        name: str,
+        tenants: Mapping[str, str],
+        wall: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._ledger = ledger
+        self._name = name
+        self._tenants = dict(tenants)
+        self._wall, self._clock = wall, clock
+        self._began_us = _microseconds(wall())
+        self._lock = threading.Lock()  # one answer is computed at a time
+        self._kept: dict[Choice, _Kept] = {}
+        self._yesterday: dict[Choice, tuple[float, Numbers]] = {}
+
+    def summary(self, choice: Choice) -> Summary:
+        """See StoredStreams.summary."""
+        with self._lock:
+            began_s = self._clock()
+            kept = self._kept.pop(choice, None)
+            if kept is None or kept.until_s <= began_s:
+                summary = _answered(lambda: self._summary(choice))
+                ended_s = self._clock()
+                kept = _Kept(summary, ended_s + max(LEAST_S, (ended_s - began_s) / SHARE))
+            self._kept[choice] = kept
+            if len(self._kept) > MAX_KEPT:
+                oldest = next(iter(self._kept))
+                del self._kept[oldest]
+                self._yesterday.pop(oldest, None)
+            return kept.summary
+
+    def _summary(self, choice: Choice) -> Summary:
+        now_us = _microseconds(self._wall())
+        first_us = self._first_us()
+        known_us = self._began_us if first_us is None else min(first_us, self._began_us)
+        hour = _Hour(self._ledger, self._filter(choice, now_us - _HOUR_US, now_us), self._tenants)
+        groups = {key: hour.groups(at) for at, key in enumerate(KEYS)}
+        minutes = sorted(hour.minutes)
+        return Summary(
+            source="ledger",
+            ledger=self._name,
+            now=_rfc3339(now_us),
+            since=_rfc3339(max(known_us, now_us - _HOUR_US)),
+            hour=hour.numbers(),
+            yesterday=self._of_yesterday(choice, now_us) if known_us <= now_us - _HOUR_US - _DAY_US else None,
+            minutes=minutes,
+            streams=[hour.minutes[minute] for minute in minutes],
+            broken=[hour.broken[minute] for minute in minutes],
+            upstreams=groups["upstream"][:MAX_GROUPS],
+            models=groups["model"][:MAX_GROUPS],
+            tenants=groups["tenant"][:MAX_GROUPS],
+            not_shown={key: len(of_key) - MAX_GROUPS for key, of_key in groups.items() if len(of_key) > MAX_GROUPS},
+        )
+
+    def _of_yesterday(self, choice: Choice, now_us: int) -> Numbers:
+        now_s = self._clock()
+        read_s, numbers = self._yesterday.get(choice, (0.0, None))
+        if numbers is None or now_s - read_s > YESTERDAY_S:
+            until_us = now_us - _DAY_US
+            numbers = _Hour(self._ledger, self._filter(choice, until_us - _HOUR_US, until_us), self._tenants).numbers()
+            self._yesterday[choice] = now_s, numbers
+        return numbers
+
+    def _first_us(self) -> int | None:
+        """The start of the oldest record."""
+        for record in self._ledger.query(1):
+            started_at = _STARTED.decode(record).started_at
+            return None if started_at is None else _started_us(started_at)
+        return None
+
+    def _filter(self, choice: Choice, since_us: int | None, until_us: int | None) -> Filter:
+        return Filter(since_us, until_us, where=tuple(choice), tenants=tuple(sorted(self._tenants.items())))
+
+    def finished(self, wanted: Wanted) -> Finished:
+        """See StoredStreams.finished."""
+        now_us = _microseconds(self._wall())
+        records = _answered(lambda: self._records(without_age(wanted, now_us / 1e6)))
+        rows = [self._row(record, now_us) for record in records[: wanted.limit]]
+        return Finished("ledger", rows, len(records) > wanted.limit)
+
+    def _records(self, wanted: Wanted) -> list[bytes]:
+        """The wanted records, and one more if there are more."""
+        since, until = wanted.since_s, wanted.until_s
+        chosen = self._filter(
+            wanted.choice,
+            None if since is None else _microseconds(since),
+            None if until is None else _microseconds(until),
+        )
+        if wanted.outcomes:
+            chosen = replace(chosen, where=(*chosen.where, *(("outcome", outcome) for outcome in wanted.outcomes)))
+        limit = wanted.limit + 1
+        if wanted.part:
+            return self._with_id(wanted, limit)
+        if wanted.sort == "newest":
+            return list(self._ledger.query(limit, chosen, newest_first=True))
+        if wanted.sort == "slowest":
+            return self._ledger.slowest(limit, chosen)
+        outcomes = wanted.outcomes or (*FINE, *BROKEN_OUTCOMES)
+        records: list[bytes] = []
+        if broken := [outcome for outcome in outcomes if outcome not in FINE]:
+            records += self._ledger.query(limit, _with_outcomes(chosen, broken), newest_first=True)
+        if len(records) < limit and (fine := [outcome for outcome in outcomes if outcome in FINE]):
+            records += self._ledger.slowest(limit - len(records), _with_outcomes(chosen, fine))
+        return records
+
+    def _with_id(self, wanted: Wanted, limit: int) -> list[bytes]:
+        """An id that is asked for is found whatever the times of the request are: links and alerts are older than an hour."""
+        found = self._ledger.with_id(wanted.part, limit)
+        rows = [(self._row(record, 0), record) for record in found]
+        keys = dict(wanted.choice)
+        return [
+            record
+            for row, record in rows
+            if all(getattr(row, key) == value for key, value in keys.items())
+            and (not wanted.outcomes or row.outcome in wanted.outcomes)
+        ]
+
+    def _row(self, stored: bytes, now_us: int) -> Row:
+        record = _RECORD.decode(stored)
+        row = row_of(record)
+        row.tenant = record.tenant or self._tenants.get(record.credential_id or "")
+        cost = _COST.decode(stored).cost
+        row.cost_usd = None if cost is None else cost.usd
+        if record.started_at is not None and record.timing.end_s is not None:
+            row.ended_s_ago = max(
+                round(now_us / 1e6 - _started_us(record.started_at) / 1e6 - record.timing.end_s, 3), 0
+            )
+        return row
+
+    def stream(self, stream: UUID) -> Timeline | None:
+        """See StoredStreams.stream."""
+        return _answered(lambda: self._stream(str(stream)))
+
+    def _stream(self, name: str) -> Timeline | None:
+        found = [record for part in self._ledger.parts for record in part.stored_among([name]).values()]
+        if not found:
+            return None
+        stored = found[0]
+        record = _RECORD.decode(stored)
+        timeline = timeline_of(self._row(stored, _microseconds(self._wall())), record, [], record.counts.reads)
+        timeline.source = "ledger"
+        timeline.cost = _COST.decode(stored).cost
+        if timeline.cost is None and (costs := self._ledger.costs_of(name)):
+            timeline.cost_unknown = costs[-1].unknown
+        return timeline
+
+
+def ledger_streams(settings: Settings, ledger: Ledger) -> LedgerStreams:
+    """The finished streams of a process's ledger. Raises UsageFault for a file of tenants that cannot be read."""
+    return LedgerStreams(ledger, without_password(settings.ledger_url), read_tenants(settings.tenants))
+
+
+class _Times:
+    """The measured times of some streams (seconds)."""
+
+    def __init__(self) -> None:
+        self.first_token: list[float] = []
+        self.first_text: list[float] = []
+        self.per_token: list[float] = []
+
+    def add(self, record: _Timed) -> None:
+        timing = record.timing
+        if timing.first_token_s is not None:
+            self.first_token.append(timing.first_token_s)
+        if timing.first_content_s is not None:
+            self.first_text.append(timing.first_content_s)
+        pace_s = timing.inter_token_latency_s
+        if pace_s is not None and not timing.burst and record.usage.source == "final":
+            self.per_token.append(pace_s)
+
+
+class _Hour:
+    """The numbers of the streams of a filter, read at once: sums by SQL, times from the records."""
+
+    def __init__(self, ledger: Ledger, chosen: Filter, tenants: Mapping[str, str]) -> None:
+        self._totals = ledger.totals((*KEYS, "outcome"), chosen)
+        self._times: dict[tuple[str | None, ...], _Times] = {}
+        self.minutes: Counter[int] = Counter()
+        self.broken: Counter[int] = Counter()
+        for stored in ledger.query(MAX_TIMED, chosen, newest_first=True):
+            record = _TIMED.decode(stored)
+            minute = _started_us(record.started_at) // 60_000_000 * 60
+            self.minutes[minute] += 1
+            self.broken[minute] += record.outcome not in FINE
+            if record.is_measured:
+                tenant = record.tenant or tenants.get(record.credential_id or "")
+                keys = record.upstream, record.response_model or record.request_model, tenant
+                self._times.setdefault(keys, _Times()).add(record)
+
+    def numbers(self) -> Numbers:
+        return _numbers(self._totals, self._times.values())
+
+    def groups(self, at: int) -> list[Group]:
+        """The numbers by one of KEYS, those with most streams first."""
+        totals: dict[str | None, list[Total]] = {}
+        for total in self._totals:
+            totals.setdefault(_text(total.keys[at]), []).append(total)
+        times: dict[str | None, list[_Times]] = {}
+        for keys, of_keys in self._times.items():
+            times.setdefault(keys[at], []).append(of_keys)
+        groups = [Group(name, _numbers(of_name, times.get(name, ()))) for name, of_name in totals.items()]
+        return sorted(groups, key=lambda group: (-group.numbers.streams, group.name or ""))
+
+
+def _numbers(totals: Sequence[Total], times: Iterable[_Times]) -> Numbers:
+    outcomes: Counter[str] = Counter()
+    for total in totals:
+        outcomes[str(total.keys[-1])] += total.streams
+    times = list(times)
+    return Numbers(
+        streams=outcomes.total(),
+        outcomes=dict(outcomes),
+        first_token=latency_of([time_s for one in times for time_s in one.first_token]),
+        first_text=latency_of([time_s for one in times for time_s in one.first_text]),
+        per_token=latency_of([time_s for one in times for time_s in one.per_token]),
+        input_tokens=_sum([total.input_tokens for total in totals]),
+        output_tokens=_sum([total.output_tokens for total in totals]),
+        cost_usd=None if (cost := _sum([total.cost for total in totals])) is None else cost * _USD,
+        priced=sum(total.with_cost for total in totals),
+        unpriced=sum(total.without_price for total in totals),
+    )
+
+
+def _sum(numbers: list[int | None]) -> int | None:
+    known = [number for number in numbers if number is not None]
+    return sum(known) if known else None
+
+
+def _text(key: str | int | None) -> str | None:
+    return None if key is None else str(key)
+
+
+def _with_outcomes(chosen: Filter, outcomes: Sequence[str]) -> Filter:
+    others = tuple(pair for pair in chosen.where if pair[0] != "outcome")
+    return replace(chosen, where=(*others, *(("outcome", outcome) for outcome in outcomes)))
+
+
+def _answered(read: Callable[[], Result]) -> Result:
+    try:
+        return read()
+    except LedgerUnavailableError as error:
+        raise NoAnswerError(str(error)) from error
+
+
+def _microseconds(wall_s: float) -> int:
+    return int(wall_s * 1e6)
+
+
+def _started_us(started_at: str) -> int:
+    return _microseconds(datetime.fromisoformat(started_at).timestamp())
+
+
+def _rfc3339(wall_us: int) -> str:
+    return datetime.fromtimestamp(wall_us / 1e6, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

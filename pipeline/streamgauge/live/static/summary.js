@@ -1,0 +1,129 @@
+// Shows the numbers of the last hour: the tiles, and the tables of models, tenants and upstreams.
+
+import { UNKNOWN, count, element, fill, money, percent, seconds } from "./cells.js";
+
+const byId = (id) => document.getElementById(id);
+const SVG = "http://www.w3.org/2000/svg";
+const MINUTES = 60;
+
+const brokenOf = (outcomes) =>
+  Object.entries(outcomes).reduce((sum, [name, number]) => sum + (name === "completed" || name === "client_abort" ? 0 : number), 0);
+
+// How long the numbers have been counted (seconds).
+const countedS = (summary) => (Date.parse(summary.now) - Date.parse(summary.since)) / 1000;
+const isWhole = (summary) => countedS(summary) >= 3599;
+
+export function periodText(summary) {
+  return isWhole(summary) ? "in the last hour" : `since ${summary.since.slice(11, 16)} UTC (${seconds(countedS(summary))})`;
+}
+
+const pair = (times) => (times ? `${seconds(times.p50_s)} / ${seconds(times.p95_s)}` : UNKNOWN);
+const share = (numbers) => (numbers.streams ? percent(numbers.outcomes.completed ?? 0, numbers.streams) : UNKNOWN);
+const plural = (number, name) => `${count(number)} ${name}${number === 1 ? "" : "s"}`;
+
+function costText(numbers) {
+  return numbers.cost_usd === null || (!numbers.priced && numbers.streams) ? UNKNOWN : `${money(numbers.cost_usd)} USD`;
+}
+
+function priceNote({ cost_usd: cost, priced, unpriced, streams }) {
+  if (cost === null && priced === null) return "this process knows no prices";
+  if (!streams) return "no stream has ended";
+  if (unpriced) return `${percent(unpriced, priced + unpriced)} of the streams with usage have no price`;
+  return priced ? `of ${plural(priced, "stream")}` : "no stream has reported its usage";
+}
+
+function completedNote({ streams, outcomes }) {
+  if (!streams) return "no stream has ended";
+  const parts = [[brokenOf(outcomes), "broken"], [outcomes.client_abort ?? 0, "left by the client"]];
+  return parts.filter(([number]) => number).map(([number, word]) => `${count(number)} ${word}`).join(", ") || "none broken";
+}
+
+// Streams by minute, from an hour ago to now; broken ones as bars below the line.
+function sparkline({ minutes, streams, broken, now }) {
+  const last = Math.floor(Date.parse(now) / 60000) * 60;
+  const places = new Map(minutes.map((start, at) => [start, at]));
+  const at = (values) => Array.from({ length: MINUTES }, (_, back) => values[places.get(last - 60 * (MINUTES - 1 - back))] ?? 0);
+  const [all, bad] = [at(streams), at(broken)];
+  const most = Math.max(1, ...all);
+  const picture = document.createElementNS(SVG, "svg");
+  const sum = all.reduce((total, number) => total + number, 0);
+  const set = (node, values) => Object.entries(values).forEach(([name, value]) => node.setAttribute(name, value));
+  set(picture, { class: "spark", viewBox: "0 0 120 28", preserveAspectRatio: "none", role: "img",
+    "aria-label": `${count(sum)} streams began in the last ${MINUTES} minutes, at most ${count(most)} a minute` });
+  const line = document.createElementNS(SVG, "polyline");
+  set(line, { points: all.map((number, x) => `${(x * 120) / (MINUTES - 1)},${(27 - (26 * number) / most).toFixed(1)}`).join(" ") });
+  bad.forEach((number, x) => {
+    if (!number) return;
+    const height = Math.max(2, (26 * number) / most);
+    const bar = document.createElementNS(SVG, "rect");
+    set(bar, { x: (x * 120) / (MINUTES - 1) - 0.8, y: 28 - height, width: 1.6, height });
+    picture.append(bar);
+  });
+  picture.append(line);
+  return picture;
+}
+
+function tile(name, value, notes, kind, picture) {
+  const shown = notes.filter(Boolean).map((note) => element("dd", { class: "small" }, note));
+  return element("div", { "data-name": name }, element("dt", {}, name), element("dd", { class: `value ${kind ?? ""}`.trim() }, value),
+    ...(picture ? [element("dd", { class: "picture" }, picture)] : []), ...shown);
+}
+
+export function showTiles(summary, live, first) {
+  const { hour, yesterday } = summary;
+  const before = (of) => (yesterday ? `yesterday ${of(yesterday)}` : null);
+  const since = isWhole(summary) ? null : periodText(summary);
+  const key = first === "text" ? "first_text" : "first_token";
+  const counted = (times) => (!times ? (hour.streams ? "not known here" : "no stream has ended") : times.streams < hour.streams ? `of ${plural(times.streams, "stream")}` : null);
+  const minutes = Math.max(countedS(summary), 60) / 60;
+  const rate = (numbers, over) => (numbers.streams / over).toFixed(numbers.streams / over < 10 ? 1 : 0);
+  const { open, silent_seconds: limit, responses } = live;
+  byId("tiles").replaceChildren(
+    tile(first === "text" ? "First text p50 / p95" : "First token p50 / p95", pair(hour[key]), [before((numbers) => pair(numbers[key])), counted(hour[key]), since]),
+    tile("Time per output token p95", hour.per_token ? seconds(hour.per_token.p95_s) : UNKNOWN, [before((numbers) => (numbers.per_token ? seconds(numbers.per_token.p95_s) : UNKNOWN)), counted(hour.per_token), since]),
+    tile("Completed", share(hour), [before(share), completedNote(hour), since], brokenOf(hour.outcomes) ? "" : "good"),
+    tile("Streams a minute", hour.streams ? rate(hour, minutes) : "0", [before((numbers) => rate(numbers, 60)), `${plural(hour.streams, "stream")} ${periodText(summary)}`], "", sparkline(summary)),
+    tile("Cost", costText(hour), [before(costText), priceNote(hour), since]),
+    tile(`Silent (over ${limit} s)`, count(open.silent), [`of ${count(open.total)} open now`, live.partitions === null ? null : "in this worker's partitions"], open.silent ? "bad" : ""),
+    ...(responses && responses.captured < responses.seen ? [tile("Responses with a record", percent(responses.captured, responses.seen), [`of ${count(responses.seen)} that this tap has counted`])] : []),
+  );
+  byId("numbers-title").textContent = isWhole(summary) ? "The last hour" : `${periodText(summary)[0].toUpperCase()}${periodText(summary).slice(1)}`;
+  const note = byId("numbers-note");
+  note.textContent = summary.source === "ledger"
+    ? (yesterday ? `Streams of the ledger ${summary.ledger} that began in this time and have ended.` : `Streams of the ledger ${summary.ledger} that began in this time and have ended. The same hour of yesterday is not in it.`)
+    : "Streams that ended in this time, as this process has counted them: it has no ledger.";
+  note.hidden = false;
+  for (const one of document.querySelectorAll(".hour")) one.textContent = periodText(summary);
+}
+
+function columns(title, choose) {
+  return [
+    { title, cell: ({ name }) => element("button", { type: "button", class: "link", title: "Show only these streams" }, name ?? UNKNOWN) },
+    { title: "Streams", number: true, cell: ({ numbers }) => count(numbers.streams) },
+    { title: "Completed", number: true, cell: ({ numbers }) => share(numbers) },
+    { title: "Broken", number: true, cell: ({ numbers }) => ({ text: count(brokenOf(numbers.outcomes)), kind: brokenOf(numbers.outcomes) ? "bad" : "" }) },
+    { title: "First token p50 / p95", number: true, wide: title === "Tenant", cell: ({ numbers }) => pair(numbers.first_token) },
+    { title: "First text p50 / p95", number: true, wide: true, cell: ({ numbers }) => pair(numbers.first_text) },
+    { title: "Per output token p95", number: true, wide: true, cell: ({ numbers }) => (numbers.per_token ? seconds(numbers.per_token.p95_s) : UNKNOWN) },
+    { title: "Input tokens", number: true, wide: title !== "Tenant", cell: ({ numbers }) => count(numbers.input_tokens) },
+    { title: "Output tokens", number: true, wide: title !== "Tenant", cell: ({ numbers }) => count(numbers.output_tokens) },
+    { title: "Cost", unit: "USD", number: true, cell: ({ numbers }) => (numbers.priced ? money(numbers.cost_usd) : UNKNOWN) },
+    { title: "Without price", number: true, wide: true, cell: ({ numbers }) => count(numbers.unpriced) },
+  ];
+}
+
+function showGroups(table, title, groups, summary, key) {
+  const empty = byId(`${table}-empty`);
+  const rows = groups ?? [];
+  empty.hidden = rows.length > 0;
+  empty.textContent = groups === null ? "A tap does not know these: they are on the pages of the workers, which have a ledger." : `No stream has ended ${periodText(summary)}.`;
+  fill(byId(table), columns(title), rows, ({ name }) => `=${name ?? ""}`);
+  const more = summary.not_shown[key];
+  if (more) { empty.hidden = false; empty.textContent = `${count(more)} more are not shown.`; }
+}
+
+export function showTables(summary) {
+  showGroups("models", "Model", summary.models, summary, "model");
+  showGroups("tenants", "Tenant", summary.tenants, summary, "tenant");
+  showGroups("by-upstream", "Upstream", summary.upstreams, summary, "upstream");
+}
