@@ -114,6 +114,20 @@ def test_sigterm_and_ctrl_c_leave_the_terminal_as_it_was(served: Served) -> None
             assert termios.tcgetattr(screen._terminal)[3] == before[3]
 
 
+def test_ctrl_z_gives_the_terminal_back_until_it_goes_on(served: Served) -> None:
+    with on_screen(address(served), "--interval", "60") as screen:
+        screen.wait_for(lambda text: "q quit" in text, "footer")
+        screen.read(1.0)
+        os.kill(screen.process.pid, signal.SIGTSTP)  # in a session without a shell it goes on at once
+        text = ""
+        while "q\x1b" not in text:  # the footer comes last
+            text += screen.read(1.0)
+        assert text.index("\x1b[?1049l") < text.index("\x1b[?1049h") < text.index("3 open")
+        assert not termios.tcgetattr(screen._terminal)[3] & termios.ECHO
+        screen.press("q")
+        assert screen.process.wait(PATIENCE_S) == 0
+
+
 def test_a_process_that_stops_answering_is_said_and_comes_back(served: Served) -> None:
     original = served.process.view.overview
     with on_screen(address(served), "--interval", "0.2") as screen:

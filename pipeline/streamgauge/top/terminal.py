@@ -10,6 +10,7 @@ import termios
 import tty
 from collections.abc import Iterator, Sequence
 from types import FrameType
+from typing import Any
 
 from rich.console import Console
 from rich.text import Text
@@ -34,30 +35,41 @@ class Terminal:
         self._reader, self._writer = os.pipe()
         os.set_blocking(self._reader, False)
         os.set_blocking(self._writer, False)
+        self._stdin: int | None = None  # where keys come from
+        self._before: list[Any] = []  # the attributes of that terminal before
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
 
     @contextlib.contextmanager
     def opened(self) -> Iterator[None]:
         """The terminal's other screen. What the terminal was before is restored, also after SIGTERM."""
-        stdin = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
-        before = None if stdin is None else termios.tcgetattr(stdin)
+        if sys.stdin is not None and sys.stdin.isatty():
+            self._stdin = sys.stdin.fileno()
+            self._before = termios.tcgetattr(self._stdin)
         handlers = {
             signal.SIGTERM: signal.signal(signal.SIGTERM, signal.default_int_handler),
             signal.SIGWINCH: signal.signal(signal.SIGWINCH, self._resized),
+            signal.SIGTSTP: signal.signal(signal.SIGTSTP, self._suspended),
         }
         try:
-            if stdin is not None:
-                tty.setcbreak(stdin)
-            self._write(_ENTER)
+            self._enter()
             yield
         finally:
-            self._write(_LEAVE)
-            if stdin is not None and before is not None:
-                termios.tcsetattr(stdin, termios.TCSADRAIN, before)
+            self._leave()
             for number, handler in handlers.items():
                 signal.signal(number, handler)
             os.close(self._reader)
             os.close(self._writer)
+
+    def _enter(self) -> None:
+        if self._stdin is not None:
+            tty.setcbreak(self._stdin)
+        self._write(_ENTER)
+        self._shown = []
+
+    def _leave(self) -> None:
+        self._write(_LEAVE)
+        if self._stdin is not None:
+            termios.tcsetattr(self._stdin, termios.TCSADRAIN, self._before)
 
     def wake(self) -> None:
         """Ends `keys` before its time."""
@@ -69,7 +81,7 @@ class Terminal:
 
         Raises KeyboardInterrupt once the terminal is gone.
         """
-        stdin = sys.stdin.fileno() if sys.stdin is not None and sys.stdin.isatty() else None
+        stdin = self._stdin
         files = [self._reader] if stdin is None else [self._reader, stdin]
         ready, _, _ = select.select(files, [], [], patience_s)
         if self._reader in ready:
@@ -115,6 +127,15 @@ class Terminal:
     def _write(self, text: str) -> None:
         self._console.file.write(text)
         self._console.file.flush()
+
+    def _suspended(self, number: int, _frame: FrameType | None) -> None:
+        """Ctrl-Z: the shell gets its screen and terminal back until `fg`."""
+        self._leave()
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)  # the process stops here
+        signal.signal(number, self._suspended)
+        self._enter()
+        self.wake()
 
     def _resized(self, _number: int, _frame: FrameType | None) -> None:
         self.wake()
