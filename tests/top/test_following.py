@@ -41,7 +41,10 @@ def test_one_process_gives_its_hour_and_several_give_their_own(worker: Served) -
 
 
 def test_without_an_answer_there_is_nothing_to_follow() -> None:
-    with pytest.raises(Unavailable, match=r"nothing answers at 127.0.0.1:1 .*nothing answers at 127.0.0.1:2 "):
+    with pytest.raises(
+        Unavailable,
+        match=r"nothing answers at 127.0.0.1:1 .*; nothing answers at 127.0.0.1:2 [^:]*: give the admin port of a",
+    ):
         asked_once([NOWHERE, port_at("127.0.0.1:2", None, None)], Wanted())
 
 

@@ -101,7 +101,7 @@ def test_errors_of_an_admin_port_keep_their_sentence() -> None:
 
 
 def test_what_does_not_speak_http_or_is_not_there() -> None:
-    with pytest.raises(Unavailable, match=r"nothing answers at 127.0.0.1:1 "):
+    with pytest.raises(Unavailable, match=r"^nothing answers at 127.0.0.1:1 \(Connection refused\)$"):
         port_at("127.0.0.1:1", None, None).streams(1)
     with serving(busy_process()) as served:
         port = port_at(served.url.replace("http:", "https:"), None, None)

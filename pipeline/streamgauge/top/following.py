@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from streamgauge.errors import Unavailable
 from streamgauge.live.view import MAX_ROWS
 from streamgauge.top.picture import Detail
-from streamgauge.top.ports import AdminPort, Json, NoSuchStreamError
+from streamgauge.top.ports import GIVE, AdminPort, Json, NoSuchStreamError, NothingThere
 from streamgauge.top.total import TAP, Heard, Total
 
 # Open streams that each process lists, while no more are looked for.
@@ -35,7 +35,8 @@ def asked_once(ports: Sequence[AdminPort], wanted: Wanted) -> tuple[list[Heard],
     """
     heard = _all(ports, wanted)
     if all(one.answer is None for one in heard):
-        raise Unavailable("; ".join(str(one.problem) for one in heard))
+        problems = "; ".join(str(one.problem) for one in heard)
+        raise Unavailable(f"{problems}: {GIVE}" if all(one.is_gone for one in heard) else problems)
     finishing = [one for one in heard if one.answer is not None and one.answer["process"] != TAP]
     # One that does not answer may be a further one: its streams must not come twice when it is back.
     if len(finishing) > 1 or (finishing and any(one.answer is None for one in heard)):
@@ -53,7 +54,7 @@ def _heard(port: AdminPort, wanted: Wanted) -> Heard:
     try:
         return Heard(port.address, port.answer(port.streams(wanted.rows, wanted.sort, own=wanted.own)))
     except Unavailable as error:
-        return Heard(port.address, None, str(error))
+        return Heard(port.address, None, str(error), is_gone=isinstance(error, NothingThere))
 
 
 class Following:

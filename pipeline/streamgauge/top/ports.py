@@ -27,9 +27,14 @@ STREAM_MEMBERS = frozenset({"stream", "steps", "record"})
 
 # The type of the relay's own errors (`taps/proxy/refusals.py`): the address is that of its port for clients.
 _RELAY_ERROR = "streamgauge_relay_error"
-_GIVE = "give the admin port of a running process (--admin; 127.0.0.1:9464, of a worker 127.0.0.1:9465 by default)"
+# What to do about an address that is no admin port's.
+GIVE = "give the admin port of a running process (--admin; 127.0.0.1:9464, of a worker 127.0.0.1:9465 by default)"
 
 Json = Mapping[str, Any]
+
+
+class NothingThere(Unavailable):
+    """No connection to the port could be made, or it broke: the process may have ended, or the address is wrong."""
 
 
 class NoSuchStreamError(Exception):
@@ -74,7 +79,7 @@ class AdminPort:
         except (ValueError, RecursionError):
             answer = None
         if not isinstance(answer, dict) or not answer.keys() >= members:
-            raise Unavailable(f"the port {self.address} belongs to another program: {_GIVE}")
+            raise Unavailable(f"the port {self.address} belongs to another program: {GIVE}")
         return answer
 
     def _get(self, target: str) -> tuple[int, str]:
@@ -87,11 +92,11 @@ class AdminPort:
             reason = getattr(error, "reason", None) or type(error).__name__
             wanted = "https" if self.tls is not None else "http"
             raise Unavailable(
-                f"the port {self.address} does not speak {wanted} ({escaped(str(reason))}): {_GIVE}"
+                f"the port {self.address} does not speak {wanted} ({escaped(str(reason))}): {GIVE}"
             ) from None
         except OSError as error:
             reason = error.strerror or type(error).__name__
-            raise Unavailable(f"nothing answers at {self.address} ({reason}): {_GIVE}") from None
+            raise NothingThere(f"nothing answers at {self.address} ({reason})") from None
         finally:
             connection.close()
 
@@ -111,10 +116,10 @@ class AdminPort:
             body = text.strip()
         error = body.get("error") if isinstance(body, dict) else body
         if isinstance(error, dict) and error.get("type") == _RELAY_ERROR:
-            return Unavailable(f"{self.address} is the port for clients: {_GIVE}")
+            return Unavailable(f"{self.address} is the port for clients: {GIVE}")
         if not isinstance(error, str) or error.startswith("<"):
-            return Unavailable(f"{self.address} answered {status}, and not as an admin port does: {_GIVE}")
-        cures = {http.client.UNAUTHORIZED: " (--admin-token-file FILE)", http.client.NOT_FOUND: f": {_GIVE}"}
+            return Unavailable(f"{self.address} answered {status}, and not as an admin port does: {GIVE}")
+        cures = {http.client.UNAUTHORIZED: " (--admin-token-file FILE)", http.client.NOT_FOUND: f": {GIVE}"}
         return Unavailable(f"{self.address} answered {status}: {_sentence(error)}{cures.get(status, '')}")
 
 

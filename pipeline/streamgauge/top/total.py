@@ -26,13 +26,14 @@ _LISTS = ("recent", "broken", "first_token", "gap")
 @dataclass(frozen=True)
 class Heard:
     """What a process answered last. `answer` None: nothing yet. `problem`: why it does not answer now; `old_s`: age of the
-    answer (seconds).
+    answer (seconds); `is_gone`: there is no connection.
     """
 
     address: str
     answer: Json | None
     problem: str | None = None
     old_s: float = 0.0
+    is_gone: bool = False
 
 
 class Total:
