@@ -85,7 +85,37 @@ def test_pages_of_several_files_are_one_report(tmp_path: Path) -> None:
     assert [line.model for line in lines_of(files_of(tmp_path, turned))] == ["last", "first"]
 
 
-@pytest.mark.parametrize("other", [usage_page(2, "later"), usage_page(0, "same day"), {"data": []}])
+def costs_page(day: int) -> dict[str, Any]:
+    """A page of OpenAI's costs."""
+    start = DAY_S + day * DAY
+    text = page(BY_NAME["OpenAI costs (API)"].rows, start_time=start, end_time=start + DAY)
+    document: dict[str, Any] = json.loads(text)
+    return document
+
+
+EMPTY: dict[str, Any] = json.loads(page([], start_time=DAY_S + DAY, end_time=DAY_S + 2 * DAY))
+
+
+def test_a_last_page_of_days_without_usage_is_one(tmp_path: Path) -> None:
+    for names in ("12", "21"):
+        contents = {"1": json.dumps(FIRST), "2": json.dumps(EMPTY)}
+        files = files_of(tmp_path, {name: contents[name] for name in names})
+        assert [line.model for line in lines_of(files)] == ["first"]
+        assert {file.format.name for file in files if file.format} == {"OpenAI usage (API)"}
+        assert sum(len(file.covered) for file in files) == 2
+
+
+def test_days_without_usage_alone_are_refused(tmp_path: Path) -> None:
+    others: list[dict[str, Any]] = [usage_page(0, "whole"), usage_page(1, "same day", more="page_2"), {"data": []}]
+    for other in others:
+        _, empty = files_of(tmp_path, {"1": json.dumps(other), "2": json.dumps(EMPTY)})
+        with pytest.raises(InvoiceError, match="no row with content"):
+            list(empty.lines())
+
+
+@pytest.mark.parametrize(
+    "other", [usage_page(2, "later"), usage_page(0, "same day"), {"data": []}, costs_page(1), {"data": [1]}]
+)
 def test_a_page_that_another_file_does_not_continue_is_refused(tmp_path: Path, other: dict[str, Any]) -> None:
     files = files_of(tmp_path, {"1": json.dumps(FIRST), "2": json.dumps(other)})
     with pytest.raises(InvoiceError, match="the page is not the last one"):

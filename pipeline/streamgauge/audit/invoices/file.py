@@ -90,7 +90,10 @@ class InvoiceFile:
         except OSError as error:
             raise InvoiceError(str(self.path), f"the file cannot be read: {error.strerror}") from None
         if not self.rows:
-            raise InvoiceError(str(self.path), "the file has no row with content: there is nothing to compare")
+            # A page of days without usage says nothing of what it is: the page before it does.
+            self.format = self.format or self._format_before()
+            if self.format is None or not self.covered:
+                raise InvoiceError(str(self.path), "the file has no row with content: there is nothing to compare")
 
     def _lines(self) -> Iterator[InvoiceLine]:
         if self._source.begin() == PARQUET:
@@ -106,17 +109,48 @@ class InvoiceFile:
         else:
             yield from self._csv(whole)
 
-    def first_page_us(self) -> int | None:
-        """When the first bucket of a JSON report begins (microseconds since 1970). None for any other file."""
+    def continues(self, export: Format, end_us: int) -> bool:
+        """Whether its pages follow those of a report of this format that end at this time (microseconds since 1970)."""
+        start_us: int | None = None
         try:
             chunks = self._chunks()
             first = next(chunks, "")
             if first.lstrip()[:1] in ("{", "["):
                 for row in rows_of(_with(first, chunks), Page()):
-                    times = _times_of(row.bucket)
-                    return None if times is None else times.start_us
+                    if start_us is None:
+                        times = _times_of(row.bucket)
+                        if times is None or times.start_us != end_us:
+                            return False
+                        start_us = times.start_us
+                    if row.values is not None:
+                        return _is_of(export, row.values)
         except (BadTextError, UnicodeDecodeError, OSError):
             pass  # its own reading says so
+        return start_us is not None
+
+    def open_end(self) -> tuple[Format, int] | None:
+        """The format of a JSON report whose last page here has more, and when that page ends (microseconds since 1970)."""
+        page, export, end_us = Page(), None, None
+        try:
+            chunks = self._chunks()
+            first = next(chunks, "")
+            if first.lstrip()[:1] not in ("{", "["):
+                return None
+            for row in rows_of(_with(first, chunks), page):
+                if row.values is not None:
+                    export = export or self._json_format(row.values)
+                elif (times := _times_of(row.bucket)) is not None:
+                    end_us = times.end_us
+        except (BadTextError, UnicodeDecodeError, OSError):
+            return None  # its own reading says so
+        return (export, end_us) if export is not None and end_us is not None and _has_more(page) else None
+
+    def _format_before(self) -> Format | None:
+        """The format of the report in another file whose pages this one continues."""
+        covered = self.covered
+        for other in self.others if covered else ():
+            if (found := other.open_end()) is not None and found[1] == covered[0].start_us:
+                return found[0]
         return None
 
     def _chunks(self) -> Iterator[str]:
@@ -200,8 +234,10 @@ class InvoiceFile:
                     fault = f"it is missing; this is the export {export.name}"
                     raise InvoiceError(str(self.path), fault, line, f"{before}{name}")
             yield from self._line_of(Row(values, bucket, self._meters, self._cost), line, before, order)
-        has_more = page.get("has_more") not in (None, False) or page.get("next_page") is not None
-        if has_more and not any(other.first_page_us() == end_us for other in self.others if end_us is not None):
+        is_followed = end_us is not None and any(
+            other.continues(self.format, end_us) for other in self.others if self.format is not None
+        )
+        if _has_more(page) and not is_followed:
             fault = "the page is not the last one: give the next one too (--invoice), or export with a larger limit"
             raise InvoiceError(str(self.path), fault, page.line, "has_more")
 
@@ -300,6 +336,10 @@ class _Covered:
             else:
                 joined.append(times)
         return tuple(joined)
+
+
+def _has_more(page: Page) -> bool:
+    return page.get("has_more") not in (None, False) or page.get("next_page") is not None
 
 
 def _times_of(values: Mapping[str, object]) -> Span | None:
