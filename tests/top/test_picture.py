@@ -8,6 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from rich.console import Console
 from rich.text import Text
 
 from streamgauge.core.safe_values import escaped
@@ -186,6 +187,20 @@ def test_totals_and_help() -> None:
     help_ = plain(picture(TOTAL, State(screen=HELP), 80, 60))
     assert any("reasoning included" in line for line in help_)
     assert any(line.startswith("client_abort") and "no error" in line for line in help_)
+
+
+def test_only_the_name_of_a_fact_is_faint_and_only_that_of_a_colour_is_coloured() -> None:
+    console = Console(color_system="standard", force_terminal=True)
+
+    def styles(lines: list[Text], name: str, text: str) -> list[str]:
+        [line] = [line for line in lines if line.plain.startswith(name)]
+        return [str(line.get_style_at_offset(console, line.plain.index(part))) for part in (name, text)]
+
+    facts = picture(TOTAL, State(screen=STREAM, selected=id_of(FAILED)), 80, 50, detail_of(FAILED))
+    assert styles(facts, "Error  ", "in_stream") == ["dim", "bold red"]
+    assert styles(facts, "Model", "m") == ["dim", "none"]
+    help_ = picture(TOTAL, State(screen=HELP), 80, 60)
+    assert styles(help_, "completed", "the stream ended") == ["green", "none"]
 
 
 def test_pause_is_shown() -> None:

@@ -305,7 +305,7 @@ def _screen(total: Total, state: State, detail: Detail, width: int) -> Iterator[
 def _pairs(pairs: Sequence[tuple[str, Cell]]) -> Iterator[Text]:
     widest = max((cell_len(name) for name, _ in pairs), default=0)
     for name, cell in pairs:
-        yield Text(f"{name}{' ' * (widest - cell_len(name))}  ", FAINT).append(cell.text, cell.style or "not dim")
+        yield Text().append(f"{name}{' ' * (widest - cell_len(name))}  ", FAINT).append(cell.text, cell.style)
 
 
 def _totals(total: Total, width: int) -> Iterator[Text]:
@@ -407,7 +407,7 @@ def _help() -> Iterator[Text]:
     yield Text("Colours", TITLE)
     widest = max(len(name) for name, _, _ in _COLOURS)
     for name, style, meaning in _COLOURS:
-        yield Text(name.ljust(widest + 2), style).append(meaning, "not bold default")
+        yield Text().append(name.ljust(widest + 2), style).append(meaning)
 
 
 def _stream(stream_id: str, row: Json | None, detail: Detail, total: Total, width: int) -> Iterator[Text]:
