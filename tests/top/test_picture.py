@@ -153,6 +153,11 @@ def test_the_stream_s_screen_has_facts_and_reads() -> None:
     assert "gap before it" in heads
     assert any(" 2.10 s " in line and "error" in line for line in lines)
     assert not any("SECRET" in line for line in lines)
+    known = {"usd": "0.0123", "price_source": "provider", "price_date": None}
+    costs: list[dict[str, Any]] = [{"cost": known}, {"cost": None, "cost_unknown": "no_seller"}]
+    for cost, said in zip(costs, ("0.0123 USD (provider)", "unknown: no seller"), strict=True):
+        priced = Detail({**(detail_of(FAILED).answer or {}), **cost})
+        assert any(line.split(None, 1) == ["Cost", said] for line in plain(picture(TOTAL, state, 80, 50, priced)))
     scrolled = plain(picture(TOTAL, State(screen=STREAM, selected=id_of(FAILED), top=5), 80, 20, detail_of(FAILED)))
     assert f"Stream {id_of(FAILED)}" not in scrolled
     below = picture(TOTAL, State(screen=STREAM, selected=id_of(FAILED), top=1_000_000), 80, 20, detail_of(FAILED))

@@ -58,8 +58,17 @@ def test_streams_and_a_stream() -> None:
         answer = port.answer(port.streams(1, "tokens"))
         assert [row["token_events"] for row in answer["open"]["streams"]] == [259]
         assert port.stream(id_of(FAILED))["stream"]["id"] == id_of(FAILED)
-        with pytest.raises(NoSuchStreamError, match="run streamgauge ledger show 00002710"):
+        with pytest.raises(
+            NoSuchStreamError, match="not among those that are kept; run streamgauge ledger show 00002710"
+        ):
             port.stream(id_of(10_000))
+
+
+def test_a_stream_that_the_ledger_lacks_is_not_looked_for_there_again() -> None:
+    sentence = "this process has no such stream: its ledger has none"
+    with answering(404, json.dumps({"error": sentence}).encode()) as port, pytest.raises(NoSuchStreamError) as fault:
+        port.stream(id_of(1))
+    assert str(fault.value) == sentence
 
 
 def test_the_port_for_clients_is_named_as_such() -> None:

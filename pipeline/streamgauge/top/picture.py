@@ -460,6 +460,11 @@ def _facts(shown: Json, answer: Json | None, row: Json | None, total: Total) -> 
     else:
         yield "Ended after", Cell(seconds(shown["end_s"]))
         yield "Ended, ago", Cell(age(shown["ended_s_ago"]))
+    cost = None if answer is None else answer.get("cost")  # of a stream in the process's ledger
+    if cost is not None:
+        yield "Cost", Cell(f"{cost['usd']} USD ({cost['price_source']})")
+    elif answer is not None and answer.get("cost_unknown"):
+        yield "Cost", Cell(f"unknown: {answer['cost_unknown'].replace('_', ' ')}")
     if answer is not None:
         integrity = answer["record"]["integrity"]
         reasons = [reason for reason in integrity["reasons"] if not (is_open and reason == "no_end")]

@@ -62,8 +62,10 @@ class AdminPort:
         """The answer of /streams/ID. Raises Unavailable, and NoSuchStreamError."""
         status, text = self._get(f"/streams/{stream_id}")
         if status == http.client.NOT_FOUND:
+            sentence = _sentence(_error_of(text))
+            looked = "ledger" in sentence  # the process has looked for it there
             raise NoSuchStreamError(
-                f"this process keeps this stream no longer: run streamgauge ledger show {stream_id[-SHORT_ID:]}"
+                sentence if looked else f"{sentence}; run streamgauge ledger show {stream_id[-SHORT_ID:]}"
             )
         if status != http.client.OK:
             raise self._refused(status, text)
@@ -110,11 +112,7 @@ class AdminPort:
         return {} if self.token is None else {"Authorization": f"Bearer {self.token.now()}"}
 
     def _refused(self, status: int, text: str) -> Unavailable:
-        try:
-            body = json.loads(text)
-        except (ValueError, RecursionError):
-            body = text.strip()
-        error = body.get("error") if isinstance(body, dict) else body
+        error = _error_of(text)
         if isinstance(error, dict) and error.get("type") == _RELAY_ERROR:
             return Unavailable(f"{self.address} is the port for clients: {GIVE}")
         if not isinstance(error, str) or error.startswith("<"):
@@ -151,6 +149,15 @@ def _shown_as_text(value: Any) -> Any:
     if isinstance(value, dict):
         return {escaped(name): _shown_as_text(item) for name, item in value.items()}
     return value
+
+
+def _error_of(text: str) -> object:
+    """The member `error` of a body in JSON; another body as it is."""
+    try:
+        body = json.loads(text)
+    except (ValueError, RecursionError):
+        return text.strip()
+    return body.get("error") if isinstance(body, dict) else body
 
 
 def _sentence(error: object) -> str:

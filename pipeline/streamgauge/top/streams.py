@@ -6,6 +6,7 @@ Colours are those of the page: a completed stream is good, one that its client l
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from streamgauge.live.stored import FINE
 from streamgauge.top.columns import Column
 from streamgauge.top.words import UNKNOWN, age, count, parts, seconds, ticks
 
@@ -15,8 +16,6 @@ Json = Mapping[str, Any]
 GOOD, WARN, BAD, OTHER, FAINT, PLAIN = "green", "yellow", "bold red", "magenta", "dim", ""
 # Of an outcome; the others are faults of the stream. The page has the same table (`charts.js`).
 _STYLES = {"completed": GOOD, "client_abort": WARN, "http_error": OTHER}
-# Outcomes that are no fault of the stream.
-_FINE = ("completed", "client_abort")
 
 
 class Cell(NamedTuple):
@@ -137,7 +136,7 @@ def _worst(row: Json) -> tuple[int, float]:
     """Silent streams, those silent longest first; broken ones, the newest first; open ones; the others, the newest first."""
     if row["outcome"] is None:
         return (3 if row["is_silent"] else 1), _number(row, "silent_s")
-    return (0 if row["outcome"] in _FINE else 2), -_number(row, "ended_s_ago")
+    return (0 if row["outcome"] in FINE else 2), -_number(row, "ended_s_ago")
 
 
 # By name: the order of the list (the largest first), and the one of /streams that chooses which open streams are listed.
