@@ -3,26 +3,23 @@
 A dashboard hides the variables that none of its queries uses, so that links to other dashboards carry their values along.
 """
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from grafana_foundation_sdk.builders import dashboard as build
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models import dashboard as model
-from grafana_foundation_sdk.models.dashboard import VariableHide, VariableOption
+from grafana_foundation_sdk.models.dashboard import RowPanel, VariableHide, VariableOption
 
 from dashboards.source.panel import DATASOURCE, Panel
-from streamgauge.metrics.declarations import Metric
-from streamgauge.metrics.objectives import Objectives
-from streamgauge.metrics.table import FIRST_TOKEN, INTER_TOKEN
-
-# The time per output token that is fast enough (seconds): 20 tokens a second, twice as fast as people read.
-TPOT_OBJECTIVE = 0.05
+from streamgauge.metrics.rule_files import PAGE as PAGE_SERIES
 
 # The oldest schema that the dashboards fit: Grafana 11 has it, and later ones convert it. The SDK would write its newest.
 _SCHEMA_VERSION = 39
 _TAG = "streamgauge"
+# What a dashboard consists of.
+_Part = model.Panel | RowPanel
 
 _SCOPE = 'job=~"$job",instance=~"$instance"'
 # Label -> what to ask for its values, and the matcher of "All". Every series has a job and an instance.
@@ -33,16 +30,9 @@ _CHOICES = {
     "model": (f'label_values(streamgauge_streams_total{{{_SCOPE},upstream=~"$upstream"}}, model)', ".*"),
     "tenant": (f"label_values(streamgauge_streams_total{{{_SCOPE}}}, tenant)", ".*"),
 }
-_OBJECTIVES = {
-    "objective": (
-        "TTFT objective",
-        FIRST_TOKEN,
-        Objectives().ttft,
-        "The time to the first token, reasoning included, that is fast enough.",
-    ),
-    "tpot_objective": ("TPOT objective", INTER_TOKEN, TPOT_OBJECTIVE, "The time per output token that is fast enough."),
-}
-VARIABLES = ("datasource", *_CHOICES, *_OBJECTIVES)
+VARIABLES = ("datasource", *_CHOICES)
+# A hidden variable: the address of the page, as the rules record it (`rules generate --page`).
+PAGE = "page"
 
 
 def link_variables(*changed: str) -> str:
@@ -64,51 +54,24 @@ def choice(name: str, label: str, query: str) -> build.QueryVariable:
     )
 
 
-def _objective(name: str, label: str, metric: Metric, default: float, help: str) -> build.CustomVariable:
-    """A variable that offers the bounds of a histogram's buckets: only for these the share within it can be counted.
-
-    Raises ValueError if the default is none of them.
-    """
-    if default not in metric.bounds:
-        raise ValueError(f"the objective {default:g} is no bound of the buckets of {metric.name}")
-    options = [VariableOption(bound == default, f"{bound:g} s", str(bound)) for bound in metric.bounds]
-    return (
-        build.CustomVariable(name)
-        .label(label)
-        .description(f"{help} Offered are the bounds of the buckets of {metric.name}.")
-        .values(",".join(f"{option.text} : {option.value}" for option in options))
-        .options(options)
-        .current(VariableOption(text=f"{default:g} s", value=str(default)))
-    )
-
-
-def text_field(name: str, label: str) -> build.TextBoxVariable:
-    """A variable that is a field of text, empty at first."""
-    variable = build.TextBoxVariable(name).label(label).hide(VariableHide.DONT_HIDE)
-    return variable.default_value("").current(VariableOption(text="", value=""))
-
-
 @dataclass(frozen=True)
 class Row:
-    """Panels under a heading."""
+    """Panels under a heading, without one if `title` is empty. `collapsed`: a click on the heading shows them."""
 
     title: str
     panels: tuple[Panel, ...]
+    collapsed: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dashboard(Builder[model.Dashboard]):
-    """A dashboard. `name`: of its file and its address; `hours`: how far it looks back.
-
-    `variables`: those that it has besides those of all dashboards.
-    """
+    """A dashboard. `name`: of its file and its address; `hours`: how far it looks back."""
 
     name: str
     title: str
     help: str
     rows: tuple[Row, ...]
     hours: int = 3
-    variables: tuple[Builder[model.VariableModel], ...] = ()
 
     @property
     def uid(self) -> str:
@@ -137,23 +100,27 @@ class Dashboard(Builder[model.Dashboard]):
             .timezone("")
             .time(f"now-{self.hours}h", "now")
             .link(_links())
-            .variables([*self._shared_variables(), *self.variables])
+            .link(_page_link("The streams now", ""))
+            .link(_page_link("Runbooks", "runbooks/"))
+            .variables(list(self._variables()))
         )
         for row in self.rows:
-            builder.with_row(build.Row(row.title))
+            if row.title:
+                builder.with_row(build.Row(row.title))
             for panel in row.panels:
                 builder.with_panel(panel)
         dashboard = builder.build()
         dashboard.schema_version = _SCHEMA_VERSION
         for number, part in enumerate(dashboard.panels or (), 1):
             part.id_val = number
+        dashboard.panels = _collapsed(dashboard.panels or [], {row.title for row in self.rows if row.collapsed})
         for link in dashboard.links or ():
             link.placement = None  # type: ignore[assignment]  # else the SDK moves every link into a menu
         for variable in (dashboard.templating and dashboard.templating.list_val) or ():
             variable.auto = variable.auto_min = variable.auto_count = None  # defaults of another kind of variable
         return dashboard
 
-    def _shared_variables(self) -> Iterator[Builder[model.VariableModel]]:
+    def _variables(self) -> Iterator[Builder[model.VariableModel]]:
         used = "\n".join(query.expression for panel in self.panels for query in panel.queries)
 
         def hide(name: str) -> VariableHide:
@@ -164,8 +131,29 @@ class Dashboard(Builder[model.Dashboard]):
         for name, (query, every) in _CHOICES.items():
             variable = choice(name, name, query).hide(hide(name)).multi(True).include_all(True).all_value(every)
             yield variable.current(VariableOption(text=["All"], value=["$__all"]))
-        for name, (label, metric, default, help) in _OBJECTIVES.items():
-            yield _objective(name, label, metric, default, help).hide(hide(name))
+        yield choice(PAGE, PAGE, f"label_values({PAGE_SERIES}, page)").hide(VariableHide.HIDE_VARIABLE)
+
+
+def _collapsed(panels: list[_Part], titles: Collection[str]) -> list[_Part]:
+    """The panels with those of collapsed rows inside of their row, and the rows below moved up."""
+    kept: list[_Part] = []
+    row: RowPanel | None = None
+    up = 0
+    for panel in panels:
+        at = panel.grid_pos
+        assert at is not None
+        if isinstance(panel, RowPanel):
+            row = panel if panel.title in titles else None
+            panel.collapsed = row is not None
+        elif row is not None:
+            row.panels.append(panel)
+            continue
+        if isinstance(panel, RowPanel) and kept:
+            above = [one.grid_pos for one in kept if one.grid_pos is not None]
+            up = at.y - max(one.y + one.h for one in above)
+        at.y -= up
+        kept.append(panel)
+    return kept
 
 
 def _links() -> build.DashboardLink:
@@ -180,3 +168,9 @@ def _links() -> build.DashboardLink:
         .include_vars(True)
         .keep_time(True)
     )
+
+
+def _page_link(title: str, path: str) -> build.DashboardLink:
+    """A link to the page of streams, which knows single ones."""
+    link = build.DashboardLink(title).type(model.DashboardLinkType.LINK).url(f"${{{PAGE}}}/{path}").target_blank(True)
+    return link.tooltip("On the admin port, by the address that the alert rules have").icon("bolt")

@@ -8,11 +8,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from dashboards.source.dashboard import Dashboard
-from dashboards.source.errors import ERRORS
-from dashboards.source.latency import LATENCY
-from dashboards.source.one_stream import ONE_STREAM
 from dashboards.source.overview import OVERVIEW
 from dashboards.source.pipeline import PIPELINE
+from dashboards.source.upstream import UPSTREAM
 from dashboards.source.usage import USAGE
 from streamgauge.metrics import table
 from streamgauge.metrics.declarations import (
@@ -32,7 +30,7 @@ from streamgauge.metrics.declarations import (
 from streamgauge.metrics.otel_names import OTEL_TABLE
 from streamgauge.metrics.table import ATTRIBUTED
 
-DASHBOARDS: tuple[Dashboard, ...] = (OVERVIEW, LATENCY, ERRORS, USAGE, PIPELINE, ONE_STREAM)
+DASHBOARDS: tuple[Dashboard, ...] = (OVERVIEW, UPSTREAM, USAGE, PIPELINE)
 
 _PARTS: Mapping[MetricSource, str] = {
     MetricSource.STREAM: "Streams (`worker`, `up`)",

@@ -1,268 +1,302 @@
-"""The overview: whether it is slow or broken, since when and for whom, and whether the picture can be trusted."""
+"""The overview: is it slow, does it break, for whom, since when, and what does it cost. It fits one screen."""
 
 from collections.abc import Callable
 from typing import NamedTuple
 
 from grafana_foundation_sdk.models.dashboard import Threshold
 
-from dashboards.source.dashboard import Dashboard, Row, link_variables
+from dashboards.source.dashboard import PAGE, Dashboard, Row, link_variables
 from dashboards.source.panel import (
     AGO,
     ALERTS,
     GREEN,
     NONE_AT_ALL,
+    OBJECTIVE,
     RED,
-    SOME,
+    UNJUDGED,
     YELLOW,
     Column,
     Query,
     Table,
+    Thresholds,
     Tile,
     TimeSeries,
-    at_least,
-    at_most,
 )
 from dashboards.source.queries import (
-    OUTPUT,
     RANGE,
     USD,
     WEEK,
     an_hour,
     broke,
-    gauge,
     increase,
+    most,
+    objective,
     quantile,
     rate,
     seldom,
     share,
-    within_tpot,
-    within_ttft,
+    slow,
 )
-from streamgauge.metrics.objectives import Objectives
 from streamgauge.metrics.rule_files import alerts, rule_groups
-from streamgauge.metrics.rules_slo import BROKEN
-from streamgauge.metrics.rules_streams import without_usage
+from streamgauge.metrics.rules_slo import BROKEN, FAST_ENOUGH, MAY_BE_SLOW, MAY_BREAK
 
-_OBJECTIVES = Objectives()
-# The share of streams within the objective of the time per output token. No alert has it.
-_TPOT_SHARE = 0.95
-_ALERT_LABELS = ("severity", "job", "instance", "upstream", "model")
+_SUBJECT = ("upstream", "model", "instance")
+_FIRST = "time_to_first_token_seconds"
+_NO_RULES = "no rules in Prometheus"
+# Of a share of what an objective allows: yellow once half is used up, red if it is exceeded.
+_ALLOWED: Thresholds = (Threshold(None, GREEN), Threshold(0.5, YELLOW), Threshold(1.0, RED))
+_OF_ALLOWED = "times what is allowed"
 
 # A query for a time that ends so long ago.
 _Ago = Callable[[str], str]
 
 
-class _Compared(NamedTuple):
-    """A number of now and of a week ago. width: of its tile."""
-
-    title: str
-    help: str
-    unit: str
-    query: _Ago
-    thresholds: tuple[Threshold, ...]
-    alert: str = ""
-    width: int = 6
-
-
-def _tile(compared: _Compared) -> Tile:
+def _tile(title: str, help: str, unit: str, query: _Ago, thresholds: Thresholds = UNJUDGED, **more: object) -> Tile:
+    """A number of now, and of the same time a week ago."""
     return Tile(
-        title=compared.title,
-        help=f"{compared.help} Over the time range, and over the same time a week ago.",
-        unit=compared.unit,
-        queries=(Query(compared.query(""), "now"), Query(compared.query(WEEK), AGO)),
-        thresholds=compared.thresholds,
-        alerts=(compared.alert,) if compared.alert else (),
-        decimals=None if compared.unit == "short" else 2,
-        width=compared.width,
+        title=title,
+        help=f"{help} Over the time range, and over the same time a week ago.",
+        unit=unit,
+        queries=(Query(query(""), "now"), Query(query(WEEK), AGO)),
+        thresholds=thresholds,
+        width=4,
+        height=4,
+        **more,  # type: ignore[arg-type]  # the further members of a tile
     )
 
 
-def _streams(ago: str, by: str = "") -> str:
-    return f"{rate('streams_total', by=by, window=RANGE, ago=ago)} > 0"
-
-
-def _without_usage(ago: str) -> str:
-    """As the alert UsageMissing counts them: by upstream."""
-    absent, every, completed = (
-        increase(name, *where, by="upstream", ago=ago)
-        for name, *where in (
-            ("usage_sources_total", 'source="absent"'),
-            ("stream_outcomes_total",),
-            ("stream_outcomes_total", 'outcome="completed"'),
-        )
+def _judged(title: str, help: str, query: _Ago, allowed: str, alert: str) -> Tile:
+    """A bad share, and how much that is of the share that the objective in the rules allows."""
+    return Tile(
+        title=title,
+        help=f"{help} Red: more than the objective of the alert rules allows. Over the time range, and over the same time a "
+        "week ago.",
+        unit="percentunit",
+        queries=(
+            Query(f"{query('')} / on () {allowed}", _OF_ALLOWED),
+            Query(query(""), "of the streams"),
+            Query(query(WEEK), AGO),
+        ),
+        thresholds=_ALLOWED,
+        plain=("of the streams",),
+        units={_OF_ALLOWED: "short"},
+        alerts=(alert,),
+        no_value=_NO_RULES,
+        decimals=1,
+        width=5,
+        height=4,
     )
-    return f"sum({without_usage(absent, every, completed)})"
+
+
+def _completed(ago: str) -> str:
+    """Of the streams that their clients did not leave."""
+    return share(
+        increase("streams_total", 'outcome="completed"', ago=ago),
+        increase("streams_total", 'outcome!="client_abort"', ago=ago),
+    )
 
 
 _TILES = (
-    _Compared("Streams per second", "Finished streams of any outcome.", "reqps", _streams, SOME),
-    _Compared(
-        "First token within the objective",
-        "Share of the streams with a token whose first one, reasoning included, came within the variable TTFT objective. "
-        f"Red below {_OBJECTIVES.ttft_share:.0%}.",
+    _tile(
+        "Streams a minute",
+        "Finished streams of any outcome.",
+        "short",
+        lambda ago: f"60 * {rate('streams_total', window=RANGE, ago=ago)}",
+        decimals=1,
+    ),
+    _tile(
+        "Completed streams",
+        "Share of the streams that came to their end, without those that their clients left.",
         "percentunit",
-        lambda ago: within_ttft(ago=ago),
-        at_least(_OBJECTIVES.ttft_share),
+        _completed,
+        (Threshold(None, RED), Threshold(0.95, YELLOW), Threshold(0.99, GREEN)),
+        decimals=1,
+        alerts=("ProviderAnswersErrors",),
+    ),
+    _judged(
+        "Slow first tokens",
+        "Share of the streams whose first token, reasoning included, came later than the objective.",
+        lambda ago: slow(ago=ago),
+        objective(MAY_BE_SLOW),
         "TimeToFirstTokenHigh",
     ),
-    _Compared(
-        "Time per token within the objective",
-        "Share of the streams with final usage whose mean time per output token is within the variable TPOT objective. "
-        f"Red below {_TPOT_SHARE:.0%}.",
-        "percentunit",
-        lambda ago: within_tpot(ago=ago),
-        at_least(_TPOT_SHARE),
-    ),
-    _Compared(
-        "Broke after 200",
-        "Share of the streams that began, and ended by an error event, a reset, a timeout, or without their end marker. "
-        f"Error statuses and refused connections are in neither number. Red from {1 - _OBJECTIVES.unbroken:.1%} on.",
-        "percentunit",
+    _judged(
+        "Broken streams",
+        "Share of the streams that the provider accepted and that then ended by an error, a reset, a timeout, or without "
+        "their end. Their HTTP status was 200.",
         lambda ago: broke(ago=ago),
-        at_most(1 - _OBJECTIVES.unbroken),
+        objective(MAY_BREAK),
         "StreamsBreakMidway",
     ),
-    _Compared(
-        "Error statuses",
-        "Share of the streams that the provider answered with an error status, such as 429 or 503.",
-        "percentunit",
-        lambda ago: share(
-            increase("streams_total", 'outcome="http_error"', ago=ago), increase("streams_total", ago=ago)
-        ),
-        (Threshold(None, GREEN), Threshold(0.05, YELLOW), Threshold(0.5, RED)),
-        "ProviderAnswersErrors",
-        width=5,
-    ),
-    _Compared(
-        "Usage missing",
-        "Share of the completed streams that report no token usage: token counts are too low by these. "
-        f"Red from {1 - _OBJECTIVES.usage:.0%} on.",
-        "percentunit",
-        lambda ago: share(_without_usage(ago), increase("stream_outcomes_total", 'outcome="completed"', ago=ago)),
-        at_most(1 - _OBJECTIVES.usage),
-        "UsageMissing",
-        width=5,
-    ),
-    _Compared(
-        "Money an hour",
-        "What the reported tokens cost, in USD for an hour at the rate of this time range. Yellow from 10, red from 100 on: "
-        "edit the panel to what is usual for you.",
+    _tile(
+        "Cost an hour",
+        "What the reported tokens cost, in USD for an hour at this rate. Usage and cost has the share without a price.",
         USD,
         lambda ago: an_hour("cost_usd_total", "", window=RANGE, ago=ago),
-        (Threshold(None, GREEN), Threshold(10.0, YELLOW), Threshold(100.0, RED)),
-        "CostAnomaly",
-        width=5,
-    ),
-    _Compared(
-        "Reads dropped",
-        "Captured reads that were discarded. Their records are incomplete, so the other numbers lack them.",
-        "short",
-        lambda ago: seldom(increase("tap_reads_dropped_total", ago=ago)),
-        NONE_AT_ALL,
-        "TapDropsReads",
-        width=4,
-    ),
-    _Compared(
-        "Incomplete records",
-        "Share of the records with an incomplete capture. No latency includes them.",
-        "percentunit",
-        lambda ago: share(increase("incomplete_records_total", ago=ago), increase("stream_outcomes_total", ago=ago)),
-        at_most(0.01),
-        width=5,
+        decimals=2,
+        alerts=("CostAnomaly",),
+        no_value="no price known",
     ),
 )
 
-_MODELS = (
-    _Compared("streams/s", "", "reqps", lambda ago: _streams(ago, "model"), ()),
-    _Compared(
-        "TTFT p95",
-        "",
-        "s",
-        lambda ago: quantile(0.95, "time_to_first_token_seconds", by="model", window=RANGE, ago=ago),
-        at_most(_OBJECTIVES.ttft),
-    ),
-    _Compared(
-        "TPOT p95",
-        "",
-        "s",
-        lambda ago: quantile(0.95, "inter_token_latency_seconds", by="model", window=RANGE, ago=ago),
-        (),
-    ),
-    _Compared(
-        "broke",
-        "",
-        "percentunit",
-        lambda ago: share(
-            increase("streams_total", f'outcome=~"{BROKEN}"', by="model", ago=ago),
-            increase("streams_total", 'outcome!="http_error"', by="model", ago=ago),
+_LOST = Tile(
+    title="Lost data",
+    help="Pieces of captured streams that were discarded in the time range. Their records are incomplete, so the other "
+    "numbers lack them. Pipeline has the reasons.",
+    unit="short",
+    queries=(Query(seldom(increase("tap_reads_dropped_total")), "pieces"),),
+    thresholds=NONE_AT_ALL,
+    alerts=("TapDropsReads",),
+    width=2,
+    height=4,
+)
+
+_GRAPHS = (
+    TimeSeries(
+        title="Time to first token, reasoning included",
+        help="Time from the request to the first generated output: of half of the streams it is below "
+        "p50, of 95 % below p95, of 99 % below p99. The objective is that of the alert rules. A point is one stream: its "
+        "tooltip leads to it.",
+        unit="s",
+        width=12,
+        height=7,
+        alerts=("TimeToFirstTokenHigh",),
+        queries=(
+            Query(quantile(0.5, _FIRST), "p50"),
+            Query(quantile(0.95, _FIRST), "p95"),
+            Query(quantile(0.99, _FIRST), "p99", exemplars=True),
+            Query(quantile(0.95, _FIRST, ago=WEEK), AGO),
+            Query(objective(FAST_ENOUGH), OBJECTIVE),
         ),
-        at_most(1 - _OBJECTIVES.unbroken),
     ),
-    _Compared(
-        "tokens/s",
-        "",
+    TimeSeries(
+        title="How streams end",
+        help="Finished streams per second. Green: completed. Yellow: the client left, which is no error. Purple: the "
+        "provider answered with an error status. Red: the stream broke.",
+        unit="reqps",
+        width=12,
+        height=7,
+        stacked=True,
+        queries=(Query(rate("streams_total", by="outcome"), "{{outcome}}"),),
+    ),
+    TimeSeries(
+        title="Slowest models",
+        help="Time to the first token that 95 % of the streams keep, of the five models with the longest one in the time "
+        "range.",
+        unit="s",
+        width=12,
+        height=7,
+        alerts=("TimeToFirstTokenHigh", "CacheShareFallen"),
+        queries=(
+            Query(
+                most(lambda window: quantile(0.95, _FIRST, by="model", window=window), "model"),
+                "{{model}}",
+            ),
+            Query(objective(FAST_ENOUGH), OBJECTIVE),
+        ),
+    ),
+    TimeSeries(
+        title="Broken streams, by upstream",
+        help="Share of the accepted streams that broke, of the five upstreams with the highest one in the time range. The "
+        "objective is that of the alert rules.",
+        unit="percentunit",
+        width=12,
+        height=7,
+        alerts=("StreamsBreakMidway", "StreamsTruncated"),
+        queries=(
+            Query(most(lambda window: broke("upstream", window), "upstream"), "{{upstream}}"),
+            Query(objective(MAY_BREAK), OBJECTIVE),
+        ),
+    ),
+)
+
+
+class _Number(NamedTuple):
+    """A column of the table of models."""
+
+    title: str
+    unit: str
+    query: str
+    thresholds: Thresholds = ()
+    decimals: int = 2
+    width: int = 90
+
+
+_MODELS = (
+    _Number("streams", "short", f"{increase('streams_total', by='model')} > 0", decimals=0, width=80),
+    _Number("first token p50", "s", quantile(0.5, _FIRST, by="model", window=RANGE), width=125),
+    _Number("p95", "s", quantile(0.95, _FIRST, by="model", window=RANGE)),
+    _Number("p99", "s", quantile(0.99, _FIRST, by="model", window=RANGE)),
+    _Number(
+        "slow / allowed",
         "short",
-        lambda ago: rate("usage_tokens_total", f'kind=~"{OUTPUT}"', by="model", window=RANGE, ago=ago),
-        (),
+        f"{slow('model')} / on () group_left () {objective(MAY_BE_SLOW)}",
+        _ALLOWED,
+        decimals=1,
+        width=115,
     ),
-    _Compared("USD/h", "", USD, lambda ago: an_hour("cost_usd_total", "model", window=RANGE, ago=ago), ()),
+    _Number(
+        "broke",
+        "percentunit",
+        share(
+            increase("streams_total", f'outcome=~"{BROKEN}"', by="model"),
+            increase("streams_total", 'outcome!="http_error"', by="model"),
+        ),
+    ),
+    _Number("cost an hour", USD, an_hour("cost_usd_total", "model", window=RANGE), width=110),
 )
 
 
 def _models() -> Table:
     """A row for each model. A click on a model filters by it."""
-    columns = [(column, ago) for column in _MODELS for ago in ("", WEEK)]
-    names = [f"{column.title}, 1w ago" if ago else column.title for column, ago in columns]
     return Table(
         title="Models",
-        help="A row for each model: over the time range, and over the same time a week ago. A click on a model filters this "
-        "dashboard by it, or opens its latency or its errors. broke: share of the streams that got no connection, or broke "
-        "after they had begun. TTFT: time to the first token of any kind, reasoning included. TPOT: time per output token, "
-        "without hidden reasoning. tokens/s: output tokens, as reported. USD/h: what they cost in an hour.",
-        queries=tuple(Query(column.query(ago), name) for (column, ago), name in zip(columns, names, strict=True)),
-        labels={"model": Column("model", width=230, links=_model_links())},
+        help="A row for each model, over the time range. A click on a model opens its dashboard, or filters this one. "
+        "slow / allowed: above 1, more first tokens were slow than the objective allows. broke: share of the "
+        "streams that got no connection, or broke after they had begun. No cost: no price is known.",
+        queries=tuple(Query(column.query, f"{{{{model}}}} {column.title}") for column in _MODELS),
+        labels={"model": Column("model", width=200, links=_model_links())},
         values=tuple(
-            Column(name, column.unit, () if ago else column.thresholds, decimals=2, width=145 if ago else 115)
-            for (column, ago), name in zip(columns, names, strict=True)
+            Column(one.title, one.unit, one.thresholds, decimals=one.decimals, width=one.width) for one in _MODELS
         ),
-        height=9,
+        width=14,
+        height=8,
     )
 
 
 def _model_links() -> dict[str, str]:
     """From a model to dashboards that are filtered by it."""
     chosen = f"{link_variables('model')}&var-model=${{__data.fields.model:percentencode}}"
-    titles = {"overview": "Filter by this model", "latency": "Its latency", "errors": "Its errors"}
+    titles = {"upstream": "Its dashboard", "overview": "Filter by this model", "usage": "Its usage and cost"}
     return {title: f"/d/streamgauge-{name}?{chosen}" for name, title in titles.items()}
-
-
-def _quantiles(histogram: str) -> tuple[Query, ...]:
-    """Median and p95 of a histogram, and its p95 a week ago."""
-    return (
-        Query(quantile(0.5, histogram), "p50", exemplars=True),
-        Query(quantile(0.95, histogram), "p95"),
-        Query(quantile(0.95, histogram, ago=WEEK), f"p95 {AGO}"),
-    )
 
 
 def _alert_table() -> Table:
     """The alerts of our rules, whatever the variables select: an alert on what is missing has no labels to select by."""
     ours = "|".join(sorted({alert.name for alert in alerts(rule_groups())}))
-    labels = ", ".join(("alertname", *_ALERT_LABELS))
+    labels = ", ".join(("alertname", "severity", *_SUBJECT))
     states, times = ALERTS
     state = f'max by ({labels}, alertstate) ({states}{{alertname=~"{ours}"}})'
     since = f'max by ({labels}) ({times}{{alertname=~"{ours}"}})'
+    subject = ", ".join(f'"{label}"' for label in _SUBJECT)
+    of_subject = f'label_join({state} * on ({labels}) group_left () {since} * 1000, "of", " ", {subject})'
+    runbook = {"Its runbook": f"${{{PAGE}}}/runbooks/${{__value.text}}"}
     return Table(
         title="Alerts",
-        help="Alerts of the whole installation that are pending or fire. docs/runbooks has a page for each.",
-        queries=(Query(f"{state} * on ({labels}) group_left () {since} * 1000", "{{alertname}} {{alertstate}}"),),
+        help="Alerts of the whole installation that are pending or fire: of which upstream, model or instance, and since "
+        "when. A click on a name opens its runbook.",
+        queries=(
+            Query(f"max by (alertname, severity, alertstate, of) ({of_subject})", "{{alertname}} {{alertstate}}"),
+        ),
         labels={
-            "alertname": Column("alert"),
-            "alertstate": Column("state"),
-            **{label: Column(label) for label in _ALERT_LABELS},
+            "alertname": Column("alert", links=runbook, width=190),
+            "severity": Column("severity", width=75),
+            "alertstate": Column("state", width=70),
+            "of": Column("of", width=190),
         },
-        values=(Column("since", "dateTimeFromNow"),),
-        height=6,
+        values=(Column("since", "dateTimeFromNow", width=120),),
+        width=10,
+        height=8,
         no_value="no alert is pending or fires",
     )
 
@@ -270,65 +304,7 @@ def _alert_table() -> Table:
 OVERVIEW = Dashboard(
     name="overview",
     title="Overview",
-    help="Is it slow, is it broken, since when and for whom, and can the picture be trusted? Each number has the same time "
-    "a week ago beside it.",
+    help="Is it slow, does it break, for whom, since when, and what does it cost?",
     hours=1,
-    rows=(
-        Row("Now and a week ago", tuple(map(_tile, _TILES))),
-        Row("For whom", (_models(), _alert_table())),
-        Row(
-            "Since when",
-            (
-                TimeSeries(
-                    title="Streams by outcome",
-                    help="Finished streams per second. Every outcome except completed is a stream that failed or was cut "
-                    "short.",
-                    unit="reqps",
-                    stacked=True,
-                    queries=(Query(rate("streams_total", by="outcome"), "{{outcome}}"),),
-                ),
-                TimeSeries(
-                    title="Time to first token",
-                    help="Time from the first byte of the request to the first generated output, reasoning included, and its "
-                    "p95 a week ago.",
-                    unit="s",
-                    alerts=("TimeToFirstTokenHigh",),
-                    queries=_quantiles("time_to_first_token_seconds"),
-                ),
-                TimeSeries(
-                    title="Time per output token",
-                    help="(last token - first token) / (output tokens - 1) of each stream, by the usage that the provider "
-                    "reported, without reasoning that was hidden or summarised; and its p95 a week ago.",
-                    unit="s",
-                    queries=_quantiles("inter_token_latency_seconds"),
-                ),
-                TimeSeries(
-                    title="Broke after 200, by upstream",
-                    help="Share of the streams that began and broke.",
-                    unit="percentunit",
-                    alerts=("StreamsBreakMidway",),
-                    queries=(Query(broke("upstream", "$__rate_interval"), "{{upstream}}"),),
-                ),
-                TimeSeries(
-                    title="Open and silent streams",
-                    help="Streams that have started and not ended. Silent: event streams without a token event for more than "
-                    "--silent-seconds.",
-                    unit="short",
-                    alerts=("StreamsSilent",),
-                    queries=(
-                        Query(gauge("open_streams", by="job"), "open {{job}}"),
-                        Query(seldom(gauge("silent_streams", by="upstream")), "silent {{upstream}}"),
-                    ),
-                ),
-                TimeSeries(
-                    title="Tokens by kind",
-                    help="Tokens that providers reported, per second. The kinds are disjoint: their sum is input and output.",
-                    unit="short",
-                    stacked=True,
-                    no_value="no usage reported",
-                    queries=(Query(rate("usage_tokens_total", by="kind"), "{{kind}}"),),
-                ),
-            ),
-        ),
-    ),
+    rows=(Row("", (*_TILES, _LOST, *_GRAPHS, _models(), _alert_table())),),
 )

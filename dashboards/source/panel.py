@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from grafana_foundation_sdk.builders import common as build
-from grafana_foundation_sdk.builders import heatmap, prometheus, stat, table, text, timeseries
+from grafana_foundation_sdk.builders import heatmap, prometheus, stat, table, timeseries
 from grafana_foundation_sdk.builders.dashboard import FieldColor, ThresholdsConfig
 from grafana_foundation_sdk.cog.builder import Builder
 from grafana_foundation_sdk.models import common as model
@@ -19,17 +19,46 @@ from grafana_foundation_sdk.models.dashboard import DynamicConfigValue, Threshol
 from grafana_foundation_sdk.models.heatmap import HeatmapColorMode
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat, QueryEditorMode
 from grafana_foundation_sdk.models.table import Options as TableOptions
-from grafana_foundation_sdk.models.text import TextMode
 
-from dashboards.source.queries import metrics_of, variables_of
+from dashboards.source.queries import INPUT, OUTPUT, metrics_of, recorded_of, variables_of
 from streamgauge.metrics.declarations import MetricSource
-from streamgauge.metrics.table import BY_NAME
+from streamgauge.metrics.table import BY_NAME, OUTCOMES
 
 COLUMNS = 24
 DATASOURCE = DataSourceRef("prometheus", "${datasource}")
 NO_TRAFFIC = "no traffic"
 # The legend of the second value of a tile, which is drawn without a colour.
 AGO = "a week ago"
+# The legend of a line that an objective of the rules draws.
+OBJECTIVE = "objective"
+# The colours of what has the same name on every dashboard, as on the built-in page: a stream that its client left is no
+# error, and an error status is none of a stream that broke.
+COLOURS = {
+    "completed": "green",
+    "client_abort": "yellow",
+    "http_error": "purple",
+    "stream_error": "red",
+    "upstream_reset": "dark-red",
+    "truncated": "light-red",
+    "timeout": "semi-dark-orange",
+    "abandoned": "super-light-red",
+    "p50": "super-light-blue",
+    "p95": "light-blue",
+    "p99": "blue",
+    AGO: "text",
+    OBJECTIVE: "red",
+    "input_uncached": "blue",
+    "input_cached": "light-blue",
+    "input_cache_write": "dark-blue",
+    "input_audio": "super-light-blue",
+    "output_text": "orange",
+    "reasoning": "dark-orange",
+    "output_audio": "light-orange",
+    "input": "blue",
+    "output": "orange",
+}
+# The labels whose values have colours of their own, with these values.
+_COLOURED = {"outcome": OUTCOMES, "kind": (*INPUT.split("|"), *OUTPUT.split("|"))}
 # Prometheus' own metrics of pending and firing alerts: their states, and since when (seconds since 1970).
 ALERTS = ("ALERTS", "ALERTS_FOR_STATE")
 
@@ -101,6 +130,7 @@ class Panel(Builder[dashboard.Panel]):
             if lacking := [name for name in of_streams if label not in variables_of(BY_NAME[name])]:
                 texts.append(f"Not filtered by {label}{'' if lacking == of_streams else ': ' + ', '.join(lacking)}.")
         names = (*(name for name in ALERTS if any(f"{name}{{" in expression for expression in expressions)), *names)
+        names = (*names, *recorded_of(expressions))
         texts.append(f"Metrics: {', '.join(names) or 'none'}")
         return " ".join(texts)
 
@@ -138,7 +168,7 @@ class TimeSeries(Panel):
             .span_nulls(False)
             .show_points(model.VisibilityMode.AUTO)
             .line_width(1)
-            .fill_opacity(40 if self.stacked else 8)
+            .fill_opacity(40 if self.stacked else 0)
             .stacking(build.StackingConfig().mode(stacking).group("A"))
             .legend(legend)
             .tooltip(build.VizTooltipOptions().mode(model.TooltipDisplayMode.MULTI).sort(model.SortOrder.DESCENDING))
@@ -150,36 +180,61 @@ class TimeSeries(Panel):
         if self.right is not None:
             axis = {"custom.axisPlacement": "right", "custom.axisLabel": self.right}
             panel.override_by_name(self.right, [DynamicConfigValue(name, value) for name, value in axis.items()])
+        # The others have a colour by their name, so that a model has the same one on each panel.
+        panel.color_scheme(FieldColor().mode(dashboard.FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
+        for name in self._coloured():
+            look: dict[str, object] = {"color": _fixed(COLOURS[name])}
+            if name in (AGO, OBJECTIVE):
+                look["custom.lineStyle"] = {"fill": "dash", "dash": [8, 6]}
+            panel.override_by_name(name, [DynamicConfigValue(option, value) for option, value in look.items()])
         return panel.build()
+
+    def _coloured(self) -> list[str]:
+        """The names of lines that have a colour of their own."""
+        labels = [query.legend[2:-2] for query in self.queries if query.legend.startswith("{{")]
+        names = [query.legend for query in self.queries if query.legend in COLOURS]
+        return [*names, *(name for label in labels for name in _COLOURED.get(label, ()))]
+
+
+def _fixed(colour: str) -> object:
+    return FieldColor().mode(dashboard.FieldColorModeId.FIXED).fixed_color(colour).build()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Tile(Panel):
-    """The value of each query over the dashboard's time range, coloured by thresholds."""
+    """The value of each query over the dashboard's time range, coloured by thresholds.
+
+    `plain`: legends without a colour; `units`: those of single legends, where they differ.
+    """
 
     thresholds: Thresholds
+    plain: tuple[str, ...] = ()
+    units: Mapping[str, str] | None = None
     decimals: int | None = None
     width: int = 6
     height: int = 5
 
     def build(self) -> dashboard.Panel:
         """The panel of the SDK."""
-        plain = FieldColor().mode(dashboard.FieldColorModeId.FIXED).fixed_color("text").build()
+        plain = _fixed("text")
         panel = (
             self._queried(stat.Panel(), PromQueryFormat.TIME_SERIES, instant=True)
             .color_scheme(FieldColor().mode(dashboard.FieldColorModeId.THRESHOLDS))
             .thresholds(_absolute(self.thresholds))
-            .override_by_name(AGO, [DynamicConfigValue("color", plain)])
             .reduce_options(build.ReduceDataOptions().calcs(["lastNotNull"]).fields("").values(False))
             .color_mode(model.BigValueColorMode.VALUE)
             .graph_mode(model.BigValueGraphMode.NONE)
             .justify_mode(model.BigValueJustifyMode.AUTO)
             .orientation(model.VizOrientation.VERTICAL)
             .text_mode(model.BigValueTextMode.VALUE_AND_NAME)
-            .wide_layout(True)
+            .wide_layout(False)
             .show_percent_change(False)
             .percent_change_color_mode(model.PercentChangeColorMode.STANDARD)
         )
+        for name in (AGO, *self.plain):
+            panel.override_by_name(name, [DynamicConfigValue("color", plain)])
+        for name, unit in (self.units or {}).items():
+            panel.override_by_name(name, [DynamicConfigValue("unit", unit)])
         if self.decimals is not None:
             panel.decimals(self.decimals)
         return panel.build()
@@ -190,7 +245,7 @@ class Column:
     """A column of a table: the value of a query, or a label. `name`: its heading.
 
     `links`: where a click on a cell leads, by the link's text; an address may contain Grafana's variables. `thresholds`: the
-    colours of its text; `width`: in pixels.
+    colours of its text; `width`: in pixels; `empty`: what a cell without a value shows.
     """
 
     name: str
@@ -199,10 +254,11 @@ class Column:
     links: Mapping[str, str] | None = None
     decimals: int | None = None
     width: int | None = None
+    empty: str = "-"
 
     def options(self) -> list[DynamicConfigValue]:
         """The options of the column's field."""
-        options: dict[str, object] = {"unit": self.unit}
+        options: dict[str, object] = {"unit": self.unit, "noValue": self.empty}
         if self.decimals is not None:
             options["decimals"] = self.decimals
         if self.width is not None:
@@ -254,10 +310,8 @@ class Table(Panel):
             .with_transformation(dashboard.DataTransformerConfig("merge", options={}))
             .with_transformation(dashboard.DataTransformerConfig("organize", options=order))
         )
-        # What a row shows whose series lacks a label. That is not a missing value.
-        no_label = DynamicConfigValue("noValue", "-")
-        for field, column in columns.items():
-            panel.override_by_name(column.name, column.options() + ([no_label] if field in self.labels else []))
+        for column in columns.values():
+            panel.override_by_name(column.name, column.options())
         built = panel.build()
         assert isinstance(built.options, TableOptions)
         built.options.footer = None  # a default that Grafana 13 does not know any more
@@ -290,17 +344,3 @@ class Heatmap(Panel):
             .cell_values(heatmap.CellValues().unit("short"))
             .build()
         )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Text(Panel):
-    """A text in Markdown."""
-
-    content: str
-    width: int = COLUMNS
-    height: int = 5
-
-    def build(self) -> dashboard.Panel:
-        """The panel of the SDK."""
-        panel = text.Panel().title(self.title).description(self.description).span(self.width).height(self.height)
-        return panel.mode(TextMode.MARKDOWN).content(self.content).build()

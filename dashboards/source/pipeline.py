@@ -3,7 +3,7 @@
 from grafana_foundation_sdk.models.dashboard import Threshold
 
 from dashboards.source.dashboard import Dashboard, Row
-from dashboards.source.panel import GREEN, NONE_AT_ALL, RED, Query, Tile, TimeSeries
+from dashboards.source.panel import GREEN, NONE_AT_ALL, RED, UNJUDGED, Query, Tile, TimeSeries
 from dashboards.source.queries import gauge, increase, rate, ratio, seldom, series, share
 
 _NO_TAP, _NO_WORKER, _NO_BROKER, _NOT_LINUX = "no tap", "no worker", "no Kafka here", "not on Linux"
@@ -15,52 +15,58 @@ _BALANCE = (
     f" - (sum by (instance) ({series('tap_reads_dropped_total')}) or 0 * {gauge('tap_reads_waiting', by='instance')})"
 )
 
-_BALANCE_ROW = Row(
-    "Reads: seen = delivered + waiting + dropped",
+_NUMBERS = Row(
+    "",
     (
         Tile(
-            title="Reads out of balance",
-            help="Reads that were seen and are neither delivered, waiting nor dropped. Always 0.",
+            title="Captured data unaccounted for",
+            help="Reads (pieces of captured responses) that are neither delivered, waiting nor dropped. Always 0.",
             unit="short",
             no_value=_NO_TAP,
             alerts=("TapReadsOutOfBalance",),
             thresholds=(Threshold(None, RED), Threshold(-0.5, GREEN), Threshold(0.5, RED)),
-            queries=(Query(_BALANCE, "{{instance}}"),),
+            queries=(Query(f"sum({_BALANCE})", "pieces"),),
         ),
         Tile(
-            title="Reads dropped in the time range",
-            help="Captured reads that were discarded.",
+            title="Captured data lost",
+            help="Reads (pieces of captured responses) that were discarded in the time range.",
             unit="short",
             no_value=_NO_TAP,
             alerts=("TapDropsReads",),
             thresholds=NONE_AT_ALL,
-            queries=(Query(seldom(increase("tap_reads_dropped_total", by="instance")), "dropped {{instance}}"),),
+            queries=(Query(seldom(increase("tap_reads_dropped_total")), "pieces"),),
         ),
         Tile(
-            title="Dead letters in the time range",
-            help="Messages that could not be read.",
+            title="Messages that no worker read",
+            help="Messages in the time range that could not be read (dead letters), and that were deleted from Kafka before "
+            "a worker read them.",
             unit="short",
             no_value=_NO_WORKER,
-            alerts=("DeadLettersArrive",),
-            thresholds=NONE_AT_ALL,
-            queries=(Query(seldom(increase("dead_letters_total", by="instance")), "dead letters {{instance}}"),),
-        ),
-        Tile(
-            title="Messages deleted unread",
-            help="Messages that were deleted from Kafka before a worker read them, and how often that happened. "
-            "Over the time range.",
-            unit="short",
-            no_value=_NO_WORKER,
-            alerts=("LogLostMessages",),
+            alerts=("DeadLettersArrive", "LogLostMessages"),
             thresholds=NONE_AT_ALL,
             queries=(
-                Query(seldom(increase("log_gap_messages_total", by="instance")), "messages {{instance}}"),
-                Query(seldom(increase("log_gaps_total", by="instance")), "gaps {{instance}}"),
+                Query(seldom(increase("dead_letters_total")), "unreadable"),
+                Query(seldom(increase("log_gap_messages_total")), "deleted"),
             ),
         ),
+        Tile(
+            title="Messages that wait for workers",
+            help="Messages of taps that no worker has processed yet. Grows while workers are away or too slow.",
+            unit="short",
+            no_value=_NO_BROKER,
+            alerts=("WorkersLagBehind",),
+            thresholds=UNJUDGED,
+            queries=(Query(gauge("worker_lag_messages"), "messages"),),
+        ),
+    ),
+)
+
+_CAPTURED = Row(
+    "Captured data: is each piece delivered?",
+    (
         TimeSeries(
-            title="Reads",
-            help="Reads per second: seen by taps, and delivered.",
+            title="Captured and delivered data",
+            help="Reads (pieces of captured responses) per second: seen by taps, and delivered.",
             unit="short",
             no_value=_NO_TAP,
             queries=(
@@ -69,8 +75,8 @@ _BALANCE_ROW = Row(
             ),
         ),
         TimeSeries(
-            title="Waiting reads and bundles",
-            help="Reads that are not delivered yet, and bundles in the spool.",
+            title="Data that waits in the spool",
+            help="Reads (pieces of captured responses) that are not delivered yet, and bundles of them in the spool.",
             unit="short",
             no_value=_NO_TAP,
             queries=(
@@ -79,7 +85,7 @@ _BALANCE_ROW = Row(
             ),
         ),
         TimeSeries(
-            title="Dropped reads by reason",
+            title="Lost data by reason",
             help="Reads per second that were seen and are missing in their records.",
             unit="short",
             alerts=("TapDropsReads",),
@@ -90,10 +96,11 @@ _BALANCE_ROW = Row(
             ),
         ),
     ),
+    collapsed=True,
 )
 
 _TAPS = Row(
-    "Taps: spool, disk and broker",
+    "Taps: connections, spool, disk and broker",
     (
         TimeSeries(
             title="Connections of clients",
@@ -113,7 +120,7 @@ _TAPS = Row(
             ),
         ),
         TimeSeries(
-            title="Spool",
+            title="Spool in use",
             help="Used share of the size limit. writes refused: 100 % while writes to the spool fail.",
             unit="percentunit",
             maximum=1,
@@ -139,7 +146,7 @@ _TAPS = Row(
             ),
         ),
         TimeSeries(
-            title="Broker",
+            title="Connection to Kafka",
             help="1 if the broker is reachable. problem: 1 while an operator must act, see the tap's log.",
             unit="short",
             maximum=1,
@@ -152,8 +159,8 @@ _TAPS = Row(
             ),
         ),
         TimeSeries(
-            title="Capture errors and ignored streams",
-            help="Errors per second that taps handled, and event streams that are no LLM responses.",
+            title="Errors of the capture",
+            help="Errors per second that taps handled, without harm to a response, and event streams of other programs.",
             unit="reqps",
             queries=(
                 Query(seldom(rate("tap_incidents_total", by="instance, kind")), "errors {{instance}} {{kind}}"),
@@ -194,7 +201,7 @@ _TAPS = Row(
             help="Records per second of streams with an incomplete capture, and why. A record may have several reasons.",
             unit="reqps",
             queries=(
-                Query(rate("incomplete_records_total", by="upstream"), "{{upstream}}"),
+                Query(rate("incomplete_records_total"), "all"),
                 Query(seldom(rate("incomplete_reasons_total", by="reason")), "reason {{reason}}"),
             ),
         ),
@@ -205,7 +212,29 @@ _TAPS = Row(
             queries=(Query(rate("unread_events_total", by="upstream, kind"), "{{upstream}} {{kind}}"),),
         ),
         TimeSeries(
-            title="Clock skew",
+            title="Time that the relay adds",
+            help="Mean time from reading the head of a response to having written it to the client.",
+            unit="s",
+            no_value=_NO_TAP,
+            queries=(
+                Query(
+                    ratio(
+                        rate("tap_response_heads_seconds_total", by="instance"),
+                        rate("tap_response_heads_total", by="instance"),
+                    ),
+                    "{{instance}}",
+                ),
+            ),
+        ),
+        TimeSeries(
+            title="Answers of the relay itself",
+            help="Requests per second that the relay answered with an error: it rejected them, or their upstream failed "
+            "before it responded.",
+            unit="reqps",
+            queries=(Query(seldom(rate("tap_refused_total", by="instance, reason")), "relay {{instance}} {{reason}}"),),
+        ),
+        TimeSeries(
+            title="Clocks of taps and broker differ",
             help="Difference between the clocks of a tap's host and of the broker. Start times of records have this error.",
             unit="s",
             no_value=_NO_BROKER,
@@ -213,13 +242,14 @@ _TAPS = Row(
             queries=(Query(f"max by (instance) (abs({series('clock_skew_seconds')}))", "{{instance}}"),),
         ),
     ),
+    collapsed=True,
 )
 
 _WORKERS = Row(
     "Workers",
     (
         TimeSeries(
-            title="Lag",
+            title="Messages that wait, by worker",
             help="Messages in the segments topic after the committed offset.",
             unit="short",
             no_value=_NO_BROKER,
@@ -227,7 +257,7 @@ _WORKERS = Row(
             queries=(Query(gauge("worker_lag_messages", by="instance"), "{{instance}}"),),
         ),
         TimeSeries(
-            title="Partitions",
+            title="Partitions of each worker",
             help="Partitions of each worker, with their state recovered. If each partition has an owner, their sum is `all`.",
             unit="short",
             no_value=_NO_BROKER,
@@ -238,7 +268,7 @@ _WORKERS = Row(
             ),
         ),
         TimeSeries(
-            title="Worker's seconds by activity",
+            title="What workers spend their time on",
             help="Seconds per second of each activity; their sum is the number of partitions. If decoding and applying are "
             "near 1, the worker's event loop is full. sending and committing include waiting for the broker.",
             unit="short",
@@ -247,8 +277,16 @@ _WORKERS = Row(
             queries=(Query(rate("worker_seconds_total", by="activity"), "{{activity}}"),),
         ),
         TimeSeries(
-            title="Bundles and commits",
-            help="Bundles per second: processed, and duplicates that were skipped. Commits of offsets per second.",
+            title="Messages deleted unread",
+            help="How often in an hour messages were deleted from Kafka before a worker read them.",
+            unit="short",
+            alerts=("LogLostMessages",),
+            queries=(Query(seldom(increase("log_gaps_total", by="instance", window="1h")), "gaps {{instance}}"),),
+        ),
+        TimeSeries(
+            title="Messages that workers process",
+            help="Bundles (messages of taps) per second: processed, and duplicates that were skipped; and commits of offsets "
+            "per second.",
             unit="short",
             no_value=_NO_WORKER,
             queries=(
@@ -258,7 +296,7 @@ _WORKERS = Row(
             ),
         ),
         TimeSeries(
-            title="Committed offset by partition",
+            title="Progress of each partition",
             help="The offset that is committed in each partition of the segments topic. A line that stays level, although "
             "messages wait, is a partition that stands still.",
             unit="short",
@@ -267,8 +305,9 @@ _WORKERS = Row(
             queries=(Query(gauge("worker_committed_offset", by="job, partition", of="max"), "{{job}} {{partition}}"),),
         ),
         TimeSeries(
-            title="Skipped segments",
-            help="Duplicates per second, and segments that arrived after their stream was closed.",
+            title="Data that came twice or too late",
+            help="Segments (parts of streams) per second that a worker skipped: duplicates, and those that arrived after "
+            "their stream was closed.",
             unit="short",
             no_value=_NO_WORKER,
             queries=(
@@ -277,7 +316,7 @@ _WORKERS = Row(
             ),
         ),
         TimeSeries(
-            title="Dead letters",
+            title="Unreadable messages (dead letters)",
             help="Messages per second that could not be read, and messages that block their partitions because writes to the "
             "dead letter topic fail.",
             unit="short",
@@ -304,7 +343,7 @@ _WORKERS = Row(
             ),
         ),
         TimeSeries(
-            title="Ledger",
+            title="Records that are stored",
             help="Records per second. different: another record for a known stream id, which is an error or a forgery.",
             unit="reqps",
             no_value="no ledger",
@@ -329,8 +368,8 @@ _WORKERS = Row(
             ),
         ),
         TimeSeries(
-            title="Spans",
-            help="Records per second that became OpenTelemetry spans, by what came of them; all but sent are lost.",
+            title="Records sent to OpenTelemetry",
+            help="Records per second that became spans, by what came of them; all but sent are lost.",
             unit="reqps",
             no_value="no --otlp",
             alerts=("SpansAreLost",),
@@ -347,7 +386,7 @@ _WORKERS = Row(
             ),
         ),
         TimeSeries(
-            title="Exporter",
+            title="Metrics that are cut or missing",
             help="Observations per second with a label value beyond its limit, failures of metric sources, running versions.",
             unit="short",
             alerts=("MetricSourceFails", "MetricLabelsCut"),
@@ -358,6 +397,7 @@ _WORKERS = Row(
             ),
         ),
     ),
+    collapsed=True,
 )
 
 _PROCESSES = Row(
@@ -404,6 +444,7 @@ _PROCESSES = Row(
             ),
         ),
     ),
+    collapsed=True,
 )
 
 PIPELINE = Dashboard(
@@ -411,5 +452,5 @@ PIPELINE = Dashboard(
     title="Pipeline",
     help="Does every captured read arrive, and do workers keep up? If not, the other dashboards show too little, or "
     "too late.",
-    rows=(_BALANCE_ROW, _TAPS, _WORKERS, _PROCESSES),
+    rows=(_NUMBERS, _CAPTURED, _TAPS, _WORKERS, _PROCESSES),
 )

@@ -8,14 +8,16 @@ A query gives no NaN: without traffic it has no series, and the panel says so.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from streamgauge.metrics.declarations import Kind, Metric
-from streamgauge.metrics.rules_slo import BROKEN, UNREACHABLE
+from streamgauge.metrics.rules_slo import BROKEN, FAST_ENOUGH, UNREACHABLE
 from streamgauge.metrics.table import ATTRIBUTED, BY_NAME
 
 # Windows: of a line in a graph, and of the whole time range of the dashboard.
 EACH, RANGE = "$__rate_interval", "$__range"
+# How many lines of upstreams, models or tenants a graph has.
+TOP = 5
 # What a query looks back for a comparison: the same time a week ago.
 WEEK = "1w"
 
@@ -29,6 +31,7 @@ USD = "currencyUSD"
 _PREFIX = "streamgauge_"
 _SUFFIX = re.compile(r"_(?:bucket|sum|count)$")
 _NAME = re.compile(rf"\b(?:{_PREFIX}|process_)[a-z0-9_]+")
+_RECORDED = re.compile(rf"\b{_PREFIX[:-1]}:[a-z_]+:[a-z_]+")
 # Labels with a variable, besides those that every series has.
 _SCOPED = ("upstream", "model")
 TENANT = "tenant"
@@ -54,6 +57,11 @@ def variables_of(metric: Metric) -> tuple[str, ...]:
     """The variables that select series of a metric."""
     tenant = (TENANT,) if metric.name in ATTRIBUTED else ()
     return ("job", "instance", *(label for label in _SCOPED if label in metric.labels), *tenant)
+
+
+def recorded_of(queries: Iterable[str]) -> tuple[str, ...]:
+    """The names of recording rules in queries, each once."""
+    return tuple(dict.fromkeys(name for query in queries for name in _RECORDED.findall(query)))
 
 
 def series(name: str, *where: str) -> str:
@@ -104,26 +112,35 @@ def seldom(query: str) -> str:
     return f"{query} or on () vector(0)"
 
 
-def gauge(name: str, *where: str, by: str, of: str = "sum") -> str:
+def gauge(name: str, *where: str, by: str = "", of: str = "sum") -> str:
     """A gauge, combined by labels: `of` is sum, min or max."""
-    return f"{of} by ({by}) ({series(name, *where)})"
+    return f"{of}{f' by ({by}) ' if by else ''}({series(name, *where)})"
 
 
-def within_ttft(by: str = "", window: str = RANGE, ago: str = "") -> str:
-    """The share of first tokens within the variable `objective`."""
-    return _within("time_to_first_token_seconds", "$objective", by, window, ago)
+def slow(by: str = "", window: str = RANGE, ago: str = "") -> str:
+    """The share of first tokens that took longer than the objective of the rules: the bucket that counts it is chosen by
+    their series.
+    """
+    bucket, count = "time_to_first_token_seconds_bucket", "time_to_first_token_seconds_count"
+    offset = f" offset {ago}" if ago else ""
+    labels = f" by ({by}) " if by else ""
+    fast = f"sum{labels}(increase({series(bucket)}[{window}]{offset}) and on (le) {FAST_ENOUGH})"
+    return f"(1 - {ratio(fast, increase(count, by=by, window=window, ago=ago))})"
 
 
-def within_tpot(by: str = "", window: str = RANGE, ago: str = "") -> str:
-    """The share of streams whose time per output token is within the variable `tpot_objective`."""
-    return _within("inter_token_latency_seconds", "$tpot_objective", by, window, ago)
+def objective(name: str, by: str = "") -> str:
+    """A number of the objectives, which the rules record."""
+    return f"max{f' by ({by}) ' if by else ''}({name})"
 
 
-def _within(histogram: str, objective: str, by: str, window: str, ago: str) -> str:
-    return ratio(
-        increase(f"{histogram}_bucket", f'le="{objective}"', by=by, window=window, ago=ago),
-        increase(f"{histogram}_count", by=by, window=window, ago=ago),
-    )
+def most(query: Callable[[str], str], by: str, among: Callable[[str], str] | None = None) -> str:
+    """The lines of the TOP values of a label that are highest over the whole time range: the same ones at each point.
+
+    `query` makes the query for a window; `among` the one that chooses, else it is `query`. What is 0 all the time has no
+    line.
+    """
+    chosen = (among or query)(RANGE).replace(f"[{RANGE}]", f"[{RANGE}] @ end()")
+    return f"{query(EACH)} and on ({by}) topk({TOP}, {chosen} > 0)"
 
 
 def broke(by: str = "", window: str = RANGE, ago: str = "") -> str:

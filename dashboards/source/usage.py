@@ -14,7 +14,20 @@ from dashboards.source.panel import (
     Tile,
     TimeSeries,
 )
-from dashboards.source.queries import EACH, INPUT, OUTPUT, USD, an_hour, gauge, increase, rate, ratio, seldom, share
+from dashboards.source.queries import (
+    EACH,
+    INPUT,
+    OUTPUT,
+    TOP,
+    USD,
+    an_hour,
+    gauge,
+    increase,
+    most,
+    rate,
+    ratio,
+    share,
+)
 from streamgauge.metrics.rules_money import COVERED, OVERDUE_DAYS
 from streamgauge.metrics.table import SIDES
 
@@ -26,9 +39,18 @@ _INPUTS, _OUTPUTS = f'kind=~"{INPUT}"', f'kind=~"{OUTPUT}"'
 _CACHED = 'kind="input_cached"'
 
 
-def _cache_share() -> str:
-    """By upstream and model. A model that reports no cached tokens has no series: that is not 0."""
-    return ratio(rate("usage_tokens_total", _CACHED, by=_BY_MODEL), rate("usage_tokens_total", _INPUTS, by=_BY_MODEL))
+def _most(name: str, by: str) -> str:
+    return most(lambda window: rate(name, by=by, window=window), by)
+
+
+def _most_money(by: str) -> str:
+    return most(lambda window: an_hour("cost_usd_total", by, window=window), by)
+
+
+def _cache_share(window: str) -> str:
+    """By model. A model that reports no cached tokens has no series: that is not 0."""
+    cached, inputs = (rate("usage_tokens_total", kinds, by="model", window=window) for kinds in (_CACHED, _INPUTS))
+    return ratio(cached, inputs)
 
 
 def _whole_cache_share() -> str:
@@ -67,12 +89,11 @@ _TOTALS = Row(
         ),
         TimeSeries(
             title="Tokens by tenant",
-            help="Tokens per second that providers reported, of all kinds. Without --metric-attribute tenant all streams are "
-            "one tenant without a name.",
+            help="Tokens per second that providers reported, of all kinds, of the five tenants with the most in the time "
+            "range. Without --metric-attribute tenant all streams are one tenant without a name.",
             unit="short",
-            stacked=True,
             no_value=_NONE,
-            queries=(Query(rate("usage_tokens_total", by="tenant"), "tenant {{tenant}}"),),
+            queries=(Query(_most("usage_tokens_total", "tenant"), "tenant {{tenant}}"),),
         ),
         Table(
             title="Tokens by model",
@@ -114,21 +135,20 @@ _COST = Row(
         ),
         TimeSeries(
             title="Cost per hour by model",
-            help="What the reported tokens cost, in USD for an hour at this rate.",
+            help="What the reported tokens cost, in USD for an hour at this rate, of the five models with the most in the "
+            "time range.",
             unit=USD,
             width=10,
-            stacked=True,
             no_value=_NO_PRICE,
-            queries=(Query(an_hour("cost_usd_total", "model"), "{{model}}"),),
+            queries=(Query(_most_money("model"), "{{model}}"),),
         ),
         TimeSeries(
             title="Cost per hour by tenant",
-            help="What the reported tokens cost, in USD for an hour at this rate. Without --metric-attribute tenant all "
-            "streams are one tenant without a name.",
+            help="What the reported tokens cost, in USD for an hour at this rate, of the five tenants with the most in the "
+            "time range. Without --metric-attribute tenant all streams are one tenant without a name.",
             unit=USD,
-            stacked=True,
             no_value=_NO_PRICE,
-            queries=(Query(an_hour("cost_usd_total", "tenant"), "tenant {{tenant}}"),),
+            queries=(Query(_most_money("tenant"), "tenant {{tenant}}"),),
         ),
         Table(
             title="Cost by model",
@@ -152,10 +172,17 @@ _COST = Row(
         ),
         TimeSeries(
             title="Cost per hour by upstream",
-            help="What the reported tokens cost, in USD for an hour at this rate. The alert on unusual costs uses it.",
+            help="What the reported tokens cost, in USD for an hour at this rate, of the five upstreams with the most in the "
+            "time range. The alert on unusual costs uses it.",
             unit=USD,
+            no_value=_NO_PRICE,
             alerts=("CostAnomaly",),
-            queries=(Query(an_hour("upstream_cost_usd_total", "upstream"), "{{upstream}}"),),
+            queries=(
+                Query(
+                    most(lambda window: an_hour("upstream_cost_usd_total", "upstream", window=window), "upstream"),
+                    "{{upstream}}",
+                ),
+            ),
         ),
         TimeSeries(
             title="What the prompt cache saves",
@@ -164,8 +191,8 @@ _COST = Row(
             unit=USD,
             no_value="no cache read or written",
             queries=(
-                Query(an_hour("cache_saved_usd_total", "upstream"), "saved {{upstream}}"),
-                Query(an_hour("cache_added_usd_total", "upstream"), "added {{upstream}}"),
+                Query(an_hour("cache_saved_usd_total", ""), "saved"),
+                Query(an_hour("cache_added_usd_total", ""), "added"),
             ),
         ),
         TimeSeries(
@@ -173,13 +200,9 @@ _COST = Row(
             help="Streams per second with usage, in no cost, with the reason: an unknown model, tier, region or kind of "
             "tokens; no_seller is an upstream without a list price, such as an own server.",
             unit="reqps",
+            no_value="no stream without a price",
             alerts=("PricesMissing",),
-            queries=(
-                Query(
-                    seldom(rate("unpriced_streams_total", by=f"{_BY_MODEL}, cost_unknown")),
-                    "no price {{cost_unknown}} {{upstream}} {{model}}",
-                ),
-            ),
+            queries=(Query(rate("unpriced_streams_total", by="cost_unknown"), "{{cost_unknown}}"),),
         ),
     ),
 )
@@ -232,20 +255,20 @@ _BILL = Row(
             queries=(Query(gauge("audit_coverage_ratio", by="provider", of="min"), "{{provider}}"),),
         ),
         Tile(
-            title="Unexplained money",
-            help="Of the last kept audit: theirs less ours, which no cause explains.",
+            title="Money that no cause explains",
+            help="Of the last kept audit: what the bill has more than the records, and no cause explains.",
             unit=USD,
             no_value=_NO_AUDIT,
             thresholds=UNJUDGED,
-            queries=(Query(gauge("audit_unexplained_usd", by="instance", of="max"), "{{instance}}"),),
+            queries=(Query(gauge("audit_unexplained_usd", of="max"), "money"),),
         ),
         Tile(
-            title="Unexplained tokens",
-            help="Of the last kept audit: theirs less ours, which no cause explains.",
+            title="Tokens that no cause explains",
+            help="Of the last kept audit: what the bill has more than the records, and no cause explains.",
             unit="short",
             no_value=_NO_AUDIT,
             thresholds=UNJUDGED,
-            queries=(Query(gauge("audit_unexplained_tokens", by="instance", of="max"), "{{instance}}"),),
+            queries=(Query(gauge("audit_unexplained_tokens", of="max"), "tokens"),),
         ),
         Tile(
             title="The bill agrees",
@@ -254,7 +277,7 @@ _BILL = Row(
             no_value=_NO_AUDIT,
             alerts=("BillDisagrees",),
             thresholds=(Threshold(None, RED), Threshold(1.0, GREEN)),
-            queries=(Query(gauge("audit_agrees", by="instance", of="min"), "{{instance}}"),),
+            queries=(Query(gauge("audit_agrees", of="min"), "agrees"),),
         ),
         Tile(
             title="Age of the last audit",
@@ -263,7 +286,7 @@ _BILL = Row(
             no_value=_NO_AUDIT,
             alerts=("AuditOverdue",),
             thresholds=(Threshold(None, GREEN), Threshold(OVERDUE_DAYS * 86_400.0, RED)),
-            queries=(Query(gauge("audit_age_seconds", by="instance", of="max"), "{{instance}}"),),
+            queries=(Query(gauge("audit_age_seconds", of="min"), "age"),),
         ),
         TimeSeries(
             title="Failed reads of budgets and audits",
@@ -292,17 +315,26 @@ _CACHE = Row(
             queries=(Query(_whole_cache_share(), "read from the cache"),),
         ),
         TimeSeries(
-            title="Cache share by upstream and model",
-            help="Share of the input tokens that providers read from their prompt caches. A model without a line reports no "
-            "number of cached tokens.",
+            title="Cache share by model",
+            help="Share of the input tokens that providers read from their prompt caches, of the five models with the most "
+            "input in the time range. A model without a line reports no number of cached tokens.",
             unit="percentunit",
             width=10,
             no_value=_NONE,
             alerts=("CacheShareFallen",),
-            queries=(Query(_cache_share(), "{{upstream}} {{model}}"),),
+            queries=(
+                Query(
+                    most(
+                        _cache_share,
+                        "model",
+                        lambda window: rate("usage_tokens_total", _INPUTS, by="model", window=window),
+                    ),
+                    "{{model}}",
+                ),
+            ),
         ),
         TimeSeries(
-            title="Cache not reported",
+            title="Streams that do not report their cache",
             help="Share of the streams with usage that report no number of cached tokens.",
             unit="percentunit",
             no_value=_NONE,
@@ -310,54 +342,58 @@ _CACHE = Row(
                 Query(
                     "1 - "
                     + share(
-                        rate("usage_reported_streams_total", _CACHED, by="upstream"),
-                        rate("usage_reported_streams_total", 'kind="input_uncached"', by="upstream"),
+                        rate("usage_reported_streams_total", _CACHED),
+                        rate("usage_reported_streams_total", 'kind="input_uncached"'),
                     ),
-                    "{{upstream}}",
+                    "not reported",
                 ),
             ),
         ),
     ),
+    collapsed=True,
 )
 
 _REPORTS = Row(
-    "What providers report",
+    "How complete the numbers are",
     (
         TimeSeries(
-            title="Source of usage",
-            help="Streams per second: final, partial, estimated or absent. Token counts lack the streams without usage.",
+            title="Where token counts come from",
+            help="Streams per second. final: the provider reported usage at the end; partial: the stream broke after a "
+            "report; absent: no report, so that tokens and cost lack these streams.",
             unit="reqps",
             stacked=True,
             alerts=("UsageMissing",),
             queries=(Query(rate("usage_sources_total", by="source"), "{{source}}"),),
         ),
         TimeSeries(
-            title="Reported kinds of tokens",
+            title="Streams that report each kind of token",
             help="Streams per second whose usage reports a kind of token, 0 included.",
             unit="reqps",
             no_value=_NONE,
             queries=(Query(rate("usage_reported_streams_total", by="kind"), "{{kind}}"),),
         ),
         TimeSeries(
-            title="Invalid usage",
+            title="Reports that cannot be right",
             help="Bad values, totals that do not match, parts above their whole, and parts that overlap, per second.",
             unit="reqps",
-            queries=(Query(rate("usage_anomalies_total", by="upstream, kind"), "{{upstream}} {{kind}}"),),
+            queries=(Query(rate("usage_anomalies_total", by="kind"), "report {{kind}}"),),
         ),
     ),
+    collapsed=True,
 )
 
 _HEADROOM = Row(
     "Rate limits",
     (
         TimeSeries(
-            title="Headroom",
-            help="Share of the provider's rate limit that is left, of the API key with the least.",
+            title="Rate limits that are nearly used up",
+            help="Share of the provider's rate limit that is left, of the API key with the least, and of the five upstreams "
+            "with the least at the end of the time range.",
             unit="percentunit",
             maximum=1,
             no_value="no provider reports its limits",
             alerts=("RateLimitHeadroomLow",),
-            queries=(Query(_headroom("upstream, kind"), "{{upstream}} {{kind}}"),),
+            queries=(Query(f"bottomk({TOP}, min by (upstream) ({_headroom('upstream, kind')}))", "{{upstream}}"),),
         ),
         Table(
             title="Rate limits by API key",
@@ -392,6 +428,7 @@ _HEADROOM = Row(
             ascending=True,
         ),
     ),
+    collapsed=True,
 )
 
 USAGE = Dashboard(
@@ -399,5 +436,5 @@ USAGE = Dashboard(
     title="Usage and cost",
     help="Tokens by disjoint kinds, what they cost, budgets, the audit of the bill, the prompt cache, and what is left of "
     "the providers' rate limits.",
-    rows=(_TOTALS, _COST, _BILL, _CACHE, _REPORTS, _HEADROOM),
+    rows=(_COST, _TOTALS, _BILL, _CACHE, _HEADROOM, _REPORTS),
 )

@@ -14,7 +14,7 @@ from urllib.parse import urlencode
 from zoneinfo import ZoneInfo
 
 import msgspec
-from dashboards.source.dashboard import TPOT_OBJECTIVE, Dashboard
+from dashboards.source.dashboard import Dashboard
 
 from streamgauge.audit.result import Amount, Days, Result, TokenCounts, Tolerance, encode
 from streamgauge.audit.runs import Run, Runs
@@ -181,8 +181,6 @@ FILLED = {
     "$__rate_interval": "2m",
     "$__range": "2m",
     "offset 1w": "offset 20s",
-    "$objective": str(Objectives().ttft),
-    "$tpot_objective": str(TPOT_OBJECTIVE),
     **{f'=~"${name}"': '=~".*"' for name in ("job", "instance", "upstream", "model", "tenant")},
 }
 

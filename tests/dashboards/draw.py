@@ -1,7 +1,8 @@
 """Draws the dashboards with Grafana's own components, on data of a real Prometheus: `python -m tests.dashboards.draw OUT`.
 
 It runs the demo with its failures, and on Kafka a tap and a worker, for MINUTES. Then it asks Prometheus for what each
-panel shows, and takes a picture of each dashboard with Chromium. No Grafana is needed. Heatmaps are in no package of it.
+panel shows, and takes a picture of each dashboard with Chromium, and one with its rows open. No Grafana is needed. Heat
+maps are in no package of it: `page.tsx` draws them.
 """
 
 import argparse
@@ -17,6 +18,7 @@ from typing import Any
 from dashboards.source.generate import DASHBOARDS
 
 from tests.dashboards.demo_system import ask_prometheus, filled, watched_demo
+from tests.dashboards.test_panels import panels_of
 from tests.kafka_broker.choice import session_broker
 from tests.kafka_broker.fixtures import make_topics
 
@@ -31,7 +33,7 @@ def drawn_data(base: str, seconds: float) -> list[dict[str, Any]]:
     found = []
     for dashboard in DASHBOARDS:
         content: Any = json.loads(dashboard.json())
-        for panel in content["panels"]:
+        for panel in panels_of(content):
             for target in panel.get("targets", ()):
                 expression = filled(target["expr"])
                 if target["instant"]:
@@ -41,8 +43,31 @@ def drawn_data(base: str, seconds: float) -> list[dict[str, Any]]:
                         base, "query_range", query=expression, start=end - seconds, end=end, step=_STEP_S
                     )
                 target["result"] = answer["result"]
-        found.append({"name": dashboard.name, "panels": content["panels"], "start": end - seconds, "end": end})
+        shown = {dashboard.name: content["panels"]}
+        if any(panel.get("collapsed") for panel in content["panels"]):
+            shown[f"{dashboard.name}-open"] = opened(content["panels"])
+        found += [
+            {"name": name, "panels": panels, "start": end - seconds, "end": end} for name, panels in shown.items()
+        ]
     return found
+
+
+def opened(panels: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """The panels with every collapsed row opened: what it holds below it, and what follows moved down."""
+    below = 0
+    found = []
+    for panel in panels:
+        inside = panel.get("panels") or []
+        found.append(_moved(panel, below))
+        if inside:
+            first = min(one["gridPos"]["y"] for one in inside)
+            found += [_moved(one, panel["gridPos"]["y"] + 1 + below - first) for one in inside]
+            below += max(one["gridPos"]["y"] + one["gridPos"]["h"] for one in inside) - first
+    return found
+
+
+def _moved(panel: dict[str, Any], down: int) -> dict[str, Any]:
+    return {**panel, "gridPos": {**panel["gridPos"], "y": panel["gridPos"]["y"] + down}}
 
 
 def draw(data: list[dict[str, Any]], out: Path) -> int:

@@ -88,7 +88,7 @@ def _unknown_groups(aggregate: Expr, tree: list[tuple[Expr, tuple[Expr, ...]]]) 
     for node, parents in tree:
         if aggregate not in parents:
             continue
-        if isinstance(node, promql_parser.Call) and node.func.name == "label_replace":
+        if isinstance(node, promql_parser.Call) and node.func.name in ("label_replace", "label_join"):
             has.add(node.args[1].val)
         if isinstance(node, promql_parser.VectorSelector):
             if ":" in str(node.name):

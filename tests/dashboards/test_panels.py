@@ -18,6 +18,7 @@ from dashboards.source.panel import COLUMNS
 from dashboards.source.queries import metric_of
 
 from streamgauge.metrics.declarations import Kind
+from streamgauge.metrics.rule_files import prometheus_rules
 from tests.dashboards.queries import WINDOWS, is_ours, labels_of, metrics, nodes, selectors, unknown_names
 from tests.each import each
 
@@ -26,19 +27,21 @@ Json = Any
 UNITS = {"bool_yes_no", "bytes", "currencyUSD", "dateTimeFromNow", "percentunit", "reqps", "s", "short"}
 SCOPE = ("job", "instance", "upstream", "model", "tenant")
 ALL = {"type": "query", "multi": True, "includeAll": True, "allValue": ".+"}
+RECORDED = frozenset(re.findall(r"record: (\S+)", prometheus_rules()))
 EACH_S, RANGE_S = (int(duration.rstrip("s")) for duration in WINDOWS.values())
 # The balance holds for totals at each scrape, not for rates, whose windows begin at different reads.
 EXCEPTIONS = {
     "pipeline": [
-        f"Reads out of balance: streamgauge_tap_reads_{name}_total is a counter and needs rate or increase"
+        f"Captured data unaccounted for: streamgauge_tap_reads_{name}_total is a counter and needs rate or increase"
         for name in ("seen", "delivered", "dropped")
     ]
 }
 
 
 def panels_of(content: Json) -> list[Json]:
-    """The panels that are no headings."""
-    return [panel for panel in content["panels"] if panel["type"] != "row"]
+    """The panels that are no headings, those of collapsed rows included."""
+    every = [*content["panels"], *(panel for row in content["panels"] for panel in row.get("panels") or ())]
+    return [panel for panel in every if panel["type"] != "row"]
 
 
 def faults(content: Json) -> list[str]:
@@ -60,20 +63,27 @@ def dashboard_faults(content: Json) -> Iterator[str]:
             yield f"{name} does not follow the time range and the data source"
     if content["editable"] is not False:
         yield "provisioned dashboards are not editable"
-    if not content["links"] or not all(link["includeVars"] and link["keepTime"] for link in content["links"]):
+    others = [link for link in content["links"] if link["type"] == "dashboards"]
+    if not others or not all(link["includeVars"] and link["keepTime"] for link in others):
         yield "the links to the other dashboards lose the time range or the variables"
     for panel in panels_of(content):
         for link in _cell_links(panel):
-            carried = all(f"${{{name}:queryparam}}" in link or f"&var-{name}=" in link for name in variables)
+            if link.startswith("${page}/"):  # no dashboard
+                continue
+            kept = (name for name in variables if name != "page")
+            carried = all(f"${{{name}:queryparam}}" in link or f"&var-{name}=" in link for name in kept)
             if "${__url_time_range}" not in link or not carried:
                 yield f"{panel['title']}: a link loses the time range or variables"
         for target in panel.get("targets", ()):
             used = set(re.findall(r"\$\{?([a-z]\w*)", target["expr"]))
             yield from (f"{panel['title']}: ${name} is no variable" for name in sorted(used - variables.keys()))
-    numbers = [panel.get("id") for panel in content["panels"]]
+    numbers = [panel.get("id") for panel in content["panels"] if panel["type"] == "row"]
+    numbers += [panel.get("id") for panel in panels_of(content)]
     if None in numbers or len(set(numbers)) != len(numbers):
         yield "each panel needs an id of its own"
-    yield from _misplaced(content)
+    yield from _misplaced(content["panels"])
+    for row in content["panels"]:
+        yield from _misplaced(row.get("panels") or [])
 
 
 def _cell_links(panel: Json) -> list[str]:
@@ -82,9 +92,9 @@ def _cell_links(panel: Json) -> list[str]:
     return [link["url"] for option in options if option["id"] == "links" for link in option["value"]]
 
 
-def _misplaced(content: Json) -> Iterator[str]:
+def _misplaced(panels: list[Json]) -> Iterator[str]:
     taken: set[tuple[int, int]] = set()
-    for panel in content["panels"]:
+    for panel in panels:
         x, y, w, h = (panel["gridPos"][name] for name in "xywh")
         cells = {(column, row) for column in range(x, x + w) for row in range(y, y + h)}
         if x + w > COLUMNS or cells & taken:
@@ -136,7 +146,7 @@ def _undescribed(panel: Json) -> Iterator[str]:
 
 def query_faults(target: Json) -> Iterator[str]:
     """What the text of a query says: names, scope, and how counters are used. Raises ValueError if it is no PromQL."""
-    unknown = list(unknown_names(target["expr"]))
+    unknown = list(unknown_names(target["expr"], RECORDED))
     yield from unknown
     if unknown:
         return
@@ -150,7 +160,9 @@ def query_faults(target: Json) -> Iterator[str]:
         function = parents[-2].func.name if windowed and isinstance(parents[-2], promql_parser.Call) else ""
         if metric_of(name).kind is not Kind.GAUGE and function not in ("rate", "irate", "increase"):
             yield f"{name} is a counter and needs rate or increase"
-        windows = {EACH_S, RANGE_S} if target["instant"] else {EACH_S}
+        # The lines that are chosen over the whole time range.
+        at_end = windowed and parents[-1].vector_selector.at is not None
+        windows = {EACH_S, RANGE_S} if target["instant"] or at_end else {EACH_S}
         if function in ("rate", "irate") and parents[-1].range.total_seconds() not in windows:
             yield "a rate needs $__rate_interval, or $__range in an instant query"
 
@@ -175,7 +187,7 @@ _GOOD = (
 def small() -> Json:
     """The overview with one panel of one query."""
     content: Json = json.loads(DASHBOARDS[0].json())
-    panel = next(panel for panel in content["panels"] if panel["title"] == "Streams by outcome")
+    panel = next(panel for panel in content["panels"] if panel["title"] == "How streams end")
     assert panel["targets"][0]["expr"] == _GOOD
     content["panels"] = [panel]
     return content
@@ -233,7 +245,7 @@ def _heatmap_without_a_unit(content: Json) -> None:
     del content["panels"][0]["options"]["yAxis"]["unit"]
 
 
-_LINK = {"id": "links", "value": [{"title": "x", "url": "/d/streamgauge-latency?${__url_time_range}&var-model=a"}]}
+_LINK = {"id": "links", "value": [{"title": "x", "url": "/d/streamgauge-usage?${__url_time_range}&var-model=a"}]}
 _MINE = {"type": "prometheus", "uid": "mine"}
 CHANGES: list[tuple[str, Callable[[Json], object]]] = [
     ("one variable of the data source", _variable("datasource", label="Prometheus")),

@@ -125,6 +125,27 @@ def objectives_of_streams(objectives: Objectives) -> tuple[Objective, Objective]
     )
 
 
+# What the objectives are, as series for dashboards: the time to the first token that is fast enough (seconds; `le` is the
+# bucket that counts it), and the shares that may be slow, and that may break.
+FAST_ENOUGH = "streamgauge:first_token_seconds:objective"
+MAY_BE_SLOW = "streamgauge:slow_first_tokens:objective"
+MAY_BREAK = "streamgauge:broken_streams:objective"
+
+
+def objective_group(objectives: Objectives) -> RuleGroup:
+    """The numbers of the objectives, so that a dashboard judges by the same ones as the alerts."""
+    fast = f'label_replace(vector({objectives.ttft:g}), "le", "{objectives.ttft}", "", "")'
+    return RuleGroup(
+        "streamgauge-objectives",
+        (
+            Recording(FAST_ENOUGH, fast),
+            Recording(MAY_BE_SLOW, f"vector({1 - objectives.ttft_share:.5g})"),
+            Recording(MAY_BREAK, f"vector({1 - objectives.unbroken:.5g})"),
+        ),
+        "overview",
+    )
+
+
 def groups(objectives: Objectives, durations: Durations) -> tuple[RuleGroup, ...]:
     """For each objective a group of recording rules with its alerts."""
     return tuple(

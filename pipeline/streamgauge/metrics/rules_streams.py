@@ -15,12 +15,17 @@ def _of(selector: str, window: str, by: str = "upstream", before: str = "") -> s
     return f"sum by ({by}) (increase({selector}[{window}]{offset}))"
 
 
-def group(objectives: Objectives, durations: Durations) -> RuleGroup:
-    """The alerts by upstream. Each needs a least number of streams, so that one bad one of two at night does not page."""
-    rules = [*_outages(durations), *_quality(durations), _cache_share(durations), _headroom()]
+def groups(objectives: Objectives, durations: Durations) -> tuple[RuleGroup, RuleGroup]:
+    """The alerts by upstream: on its streams, and on what it reports. Each needs a least number of streams, so that one bad
+    one of two at night does not page.
+    """
+    reported = [_cache_share(durations), _headroom()]
     if objectives.usage:
-        rules.append(_usage(objectives.usage, durations))
-    return RuleGroup("streamgauge-streams", tuple(rules), "upstream")
+        reported.append(_usage(objectives.usage, durations))
+    return (
+        RuleGroup("streamgauge-streams", (*_outages(durations), *_quality(durations)), "upstream"),
+        RuleGroup("streamgauge-reports", tuple(reported), "usage"),
+    )
 
 
 def _outages(durations: Durations) -> list[Alert]:

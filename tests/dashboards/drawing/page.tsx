@@ -1,4 +1,4 @@
-// One dashboard with Grafana's own components: time series, stats and tables. Heatmaps are in no package: a note instead.
+// One dashboard with Grafana's own components: time series, stats and tables; heat maps are drawn here.
 import { Component, useEffect, useState } from 'react';
 import type { ReactNode } from 'react';
 import { createRoot } from 'react-dom/client';
@@ -9,7 +9,6 @@ import {
   getDisplayProcessor,
   getFieldDisplayName,
   reduceField,
-  renderMarkdown,
   standardTransformers,
   standardTransformersRegistry,
   ThemeContext,
@@ -184,6 +183,32 @@ function Rows({ panel, width, height }: any) {
   return <TableNG data={{ ...frame, fields }} width={width} height={height} sortBy={panel.options.sortBy} noValue={panel.fieldConfig.defaults.noValue} />;
 }
 
+// Grafana's packages have no heat map: each field is the growth of one bucket in one step, the darker the more.
+function Heat({ panel, width, height }: any) {
+  const bounds = panel.targets[0].result
+    .map((series: any) => ({ bound: Number(series.metric.le.replace('+Inf', 'Infinity')), at: new Map(series.values) }))
+    .sort((one: any, other: any) => one.bound - other.bound);
+  if (!bounds.length) {
+    return <NoValue panel={panel} />;
+  }
+  const fields = bounds.flatMap(({ at }: any, row: number) =>
+    [...at].map(([time, value]: any) => ({ row, time, more: Number(value) - Number(row ? (bounds[row - 1].at.get(time) ?? 0) : 0) }))
+  ).filter(({ more }: any) => more > 1e-9);
+  const most = Math.max(...fields.map(({ more }: any) => more));
+  const [left, tall] = [56, height / bounds.length];
+  const wide = ((width - left) * 5) / (dashboard.end - dashboard.start);
+  return (
+    <svg width={width} height={height}>
+      {bounds.map(({ bound }: any, row: number) => row % 2 ? null : (
+        <text key={row} x={left - 6} y={height - row * tall - 2} textAnchor="end" fontSize={10} fill={theme.colors.text.secondary}>{bound === Infinity ? 'more' : `${bound} s`}</text>
+      ))}
+      {fields.map(({ row, time, more }: any, at: number) => (
+        <rect key={at} x={left + ((time - dashboard.start) / 5) * wide} y={height - (row + 1) * tall} width={wide} height={tall - 1} fill="#ff780a" fillOpacity={0.15 + 0.85 * Math.sqrt(more / most)} />
+      ))}
+    </svg>
+  );
+}
+
 function Body(props: any) {
   switch (props.panel.type) {
     case 'timeseries':
@@ -192,8 +217,8 @@ function Body(props: any) {
       return <Stats {...props} />;
     case 'table':
       return <Rows {...props} />;
-    case 'text':
-      return <div className="markdown" style={{ padding: 8 }} dangerouslySetInnerHTML={{ __html: renderMarkdown(props.panel.options.content) }} />;
+    case 'heatmap':
+      return <Heat {...props} />;
   }
   return <NoValue panel={{ fieldConfig: { defaults: { noValue: `${props.panel.type}: ${props.panel.targets[0].result.length} buckets, not drawn` } } }} />;
 }

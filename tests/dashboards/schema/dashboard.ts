@@ -3,7 +3,6 @@ import type { Dashboard, DataSourceRef, FieldConfig, Panel, RowPanel } from '@gr
 import type * as Heatmap from '@grafana/schema/dist/esm/raw/composable/heatmap/panelcfg/x/HeatmapPanelCfg_types.gen';
 import type * as Stat from '@grafana/schema/dist/esm/raw/composable/stat/panelcfg/x/StatPanelCfg_types.gen';
 import type * as Table from '@grafana/schema/dist/esm/raw/composable/table/panelcfg/x/TablePanelCfg_types.gen';
-import type * as Text from '@grafana/schema/dist/esm/raw/composable/text/panelcfg/x/TextPanelCfg_types.gen';
 import type * as TimeSeries from '@grafana/schema/dist/esm/raw/composable/timeseries/panelcfg/x/TimeSeriesPanelCfg_types.gen';
 
 // A type as JSON writes it: an enum of strings is one of its strings.
@@ -51,7 +50,6 @@ type OurPanel =
   | Queried<'timeseries', TimeSeries.Options, TimeSeries.FieldConfig>
   | Queried<'stat', Stat.Options>
   | Queried<'table', Table.Options, Table.FieldConfig>
-  | Queried<'heatmap', Heatmap.Options, Heatmap.FieldConfig>
-  | (Head & { type: 'text'; options: Plain<Text.Options> });
+  | Queried<'heatmap', Heatmap.Options, Heatmap.FieldConfig>;
 
 export type OurDashboard = Omit<Plain<Dashboard>, 'panels'> & { panels: OurPanel[] };
