@@ -269,6 +269,7 @@ EDGES: dict[str, set[str]] = {
     "demo/provider.py": set(),
     "demo/run.py": {"rich"},
     "demo/simulator.py": {"uvloop"},
+    "demo/traffic.py": set(),
     "demo/view.py": {"rich"},
 }
 
