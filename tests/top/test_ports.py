@@ -96,7 +96,17 @@ def test_an_upstream_s_error_is_never_printed_raw(status: int, body: bytes) -> N
         assert said(status, body) == f"HERE answered {status}, and not as an admin port does: {GIVE}"
 
 
-@pytest.mark.parametrize("body", [b"<html>hello</html>", b"[]", b"{}", b'{"open": 1}', b"[" * 100_000])
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>hello</html>",
+        b"[]",
+        b"{}",
+        b'{"open": 1}',
+        b'{"process":1,"version":1,"open":{},"hour":{},"worst":{}}',
+        b"[" * 100_000,
+    ],
+)
 def test_another_program_s_answer_is_one_sentence(body: bytes) -> None:
     assert said(200, body) == f"the port HERE belongs to another program: {GIVE}"
 
@@ -117,6 +127,8 @@ def test_what_does_not_speak_http_or_is_not_there() -> None:
         with pytest.raises(Unavailable, match="does not speak https"):
             port.streams(1)
     assert "does not speak http" in said(200, b"\xff\xfe")
+    with pytest.raises(Unavailable, match="give the admin port"):
+        port_at(f"{'a' * 64}:1", None, None).streams(1)  # no name of a host is so long
 
 
 def test_an_answer_cannot_move_the_cursor() -> None:

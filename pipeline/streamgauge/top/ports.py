@@ -21,7 +21,10 @@ TIMEOUT_S = 10.0
 # The longest answer that is read (bytes): 200 open streams are 200 KB.
 MAX_BYTES = 16 * 1024 * 1024
 # Members that every answer of /streams has: another program's JSON lacks them.
-MEMBERS = frozenset({"process", "version", "open", "hour", "worst"})
+MEMBERS = frozenset((
+    "process", "version", "now", "since", "partitions", "unready", "missed_bundles", "open", "hour", "rate_limits", "budgets",
+    "audit", "worst",
+))  # fmt: skip
 # Likewise of /streams/ID.
 STREAM_MEMBERS = frozenset({"stream", "steps", "record"})
 
@@ -90,7 +93,7 @@ class AdminPort:
             connection.request("GET", target, headers=self._headers)
             with connection.getresponse() as answer:
                 return answer.status, answer.read(MAX_BYTES).decode()
-        except (http.client.HTTPException, UnicodeDecodeError, ssl.SSLError) as error:
+        except (http.client.HTTPException, UnicodeError, ssl.SSLError) as error:
             reason = getattr(error, "reason", None) or type(error).__name__
             wanted = "https" if self.tls is not None else "http"
             raise Unavailable(
