@@ -349,6 +349,14 @@ def test_aborted_streams_that_other_days_do_not_bill_are_not_billed(requests: in
     assert explained(*cells) == {"coverage": UNSEEN}
 
 
+def test_a_day_that_is_not_billed_at_all_does_not_show_that_aborted_streams_are_not_billed() -> None:
+    missing, having = days(with_aborted(5), with_aborted(2), more=UNSEEN, requests=2, day=1)
+    having.group = GROUP._replace(tier="flex")
+    missing.theirs = TheirCell()
+    found = explained(missing, having)
+    assert found == {"missing_from_invoice": negated(missing.ours.tokens), "aborted_without_usage": UNSEEN}
+
+
 @pytest.mark.parametrize("day", [0, 2])
 def test_days_on_one_side_do_not_show_what_is_not_billed(day: int) -> None:
     cells = days(with_aborted(3), with_aborted(3), with_aborted(3), more=UNSEEN, requests=None, day=day)
@@ -390,6 +398,14 @@ def test_tokens_of_another_key_among_others_are_not_missing() -> None:
     target.theirs.requests = len(moved) + 1
     found = explained(keyed("a", moved, has_rows=False), target)
     assert found == {"missing_from_invoice or other_key": negated(whole), "coverage or other_key": plus(whole, UNSEEN)}
+
+
+def test_a_key_that_lacks_nothing_gives_no_streams() -> None:
+    """What key b has more is as much as a stream of key a, which itself has more, not less."""
+    streams = ten()
+    source, target = keyed("a", streams, UNSEEN), keyed("b", ten(), streams[3].tokens)
+    source.theirs.requests, target.theirs.requests = 13, 11
+    assert explained(source, target) == {"coverage": plus(UNSEEN, streams[3].tokens)}
 
 
 def test_a_lack_beside_a_day_that_has_more_may_be_another_time_zone() -> None:

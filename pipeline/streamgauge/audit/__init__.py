@@ -9,7 +9,7 @@ theirs.py       the invoices' side, read by invoices/; repeated.py: equal rows; 
 tables.py       the temporary database, for millions of rows and streams
 cells.py        cells; amounts.py: exact tokens and money
 reconcile.py    adds up and compares; explain.py: which cause is tried when
-causes.py       causes that predict tokens; moves.py: streams billed in another cell; subsets.py: streams that add up to a difference
+causes.py       causes that predict tokens; moves.py: streams billed in another cell; subsets.py: streams that add up
 bounds.py       causes that only bounds limit, and what other cells show of a provider
 money.py        causes in money; zones.py: invoices in another time zone
 findings.py     what records show without an invoice; recounts.py: results of `recount`

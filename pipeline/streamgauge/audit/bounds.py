@@ -26,6 +26,7 @@ from streamgauge.audit.causes import (
 )
 from streamgauge.audit.cells import Cell
 from streamgauge.audit.ours import OurStream
+from streamgauge.audit.theirs import BATCH
 
 # The largest input of a request (tokens): the largest context that providers offer. The size of a request's body is no bound,
 # since input may be held by reference: a URL, the id of a file, the id of an earlier response.
@@ -65,7 +66,7 @@ class Habits:
         for cell in cells:
             if cell.billed_day and cell.ours.streams and min(cell.rest) >= 0 and not cell.undecided:
                 self._learn_ways(cell)
-                if cell.rest == ZERO and cell.is_read:
+                if cell.rest == ZERO and cell.is_read and _is_plain(cell):
                     self._learn_unbilled(cell)
 
     def _learn_ways(self, cell: Cell) -> None:
@@ -221,6 +222,11 @@ class _Possible:
         if self._more is not None:
             return self._more
         return sum(not stream.has_usage for stream in self.streams_of(cause))
+
+
+def _is_plain(cell: Cell) -> bool:
+    """Whether a cell agrees but for the Batch API. Where streams are billed elsewhere or nowhere, aborted ones are, too."""
+    return all(explanation.tokens == ZERO or explanation.cause == BATCH for explanation in cell.explanations)
 
 
 def _output(streams: Iterable[OurStream]) -> int:

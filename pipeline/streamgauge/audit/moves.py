@@ -108,11 +108,12 @@ class Moves:
         return [self._cells[group] for group in sorted(self._cells, key=group_order)]
 
     def _surplus(self, cell: Cell) -> None:
-        for tried, combination in enumerate(self._tools.few(cell), 1):
+        donors = [donor for donor in self._donors(cell) if self._gives(donor.cell) and _lacks(donor)]
+        for tried, combination in enumerate(self._tools.few(cell) if donors else (), 1):
             target = minus(cell.rest, combination.tokens)
-            for donor in self._donors(cell):
+            for donor in donors:
                 chosen = self._chosen(donor.streams, target, tried)
-                if chosen and self._gives(donor.cell):
+                if chosen:
                     combination.apply(cell)
                     _move(donor.cause, donor.cell, cell, chosen)
                     return
@@ -211,6 +212,11 @@ def _move(cause: str, source: Cell, target: Cell | None, streams: list[OurStream
         # In another tier they have another price: what is billed for them there is their money.
         target.explain(cause, tokens, None if cause == TIER else usd, streams, len(streams))
         target.came += streams
+
+
+def _lacks(donor: _Donor) -> bool:
+    """Whether a donor lacks tokens. One of the day before may have got more of its own day before than it gave."""
+    return donor.cause == LATE or not donor.cell.billed_day or min(donor.cell.rest) < 0
 
 
 def _may_have_more(cell: Cell) -> bool:
