@@ -27,7 +27,7 @@ from streamgauge.audit.amounts import (
 from streamgauge.audit.cells import Cell, Folding, tokens_of, usd_of
 from streamgauge.audit.ours import GroupKey, OurStream
 from streamgauge.audit.request_rows import RequestRows, total_billed
-from streamgauge.audit.subsets import Search, is_decidable
+from streamgauge.audit.subsets import CHANCE, Search, is_decidable
 
 # Streams of a cell in which a search for streams is combined with two hypotheses.
 MAX_FOR_PAIRS = 60
@@ -119,10 +119,14 @@ class Tools(NamedTuple):
     found: dict[tuple[str, tuple[int, ...]], set[str]]
     moves: dict[GroupKey, set[str]]
 
-    def few(self, cell: Cell) -> list[Combination]:
-        """The combinations of a cell that are worth a search for streams: among many streams, at most one hypothesis."""
+    def few(self, cell: Cell) -> Iterator[tuple[int, Combination]]:
+        """The combinations of a cell that are worth a search for streams, each with the number of tries that it counts for:
+        among many streams, at most one hypothesis. Two causes need more evidence than one.
+        """
         most = 0 if self.search.is_spent else 3 if len(cell.streams) <= MAX_FOR_PAIRS else 1
-        return [combination for combination in self.combinations(cell) if len(combination.parts) <= most]
+        for tried, combination in enumerate(self.combinations(cell), 1):
+            if len(combination.parts) <= most:
+                yield tried * CHANCE if combination.parts else tried, combination
 
     def found_elsewhere(self, cell: Cell) -> list[Combination]:
         """The combinations of ways to count that hold exactly in other cells of the day, or before and after it; the largest
@@ -348,7 +352,7 @@ def explain_predicted(cell: Cell, tools: Tools) -> None:
 def _is_no_chance(combination: Combination, combinations: Sequence[Combination]) -> bool:
     """Whether a combination of several hypotheses fits by more than chance: so many of that size were tried."""
     size = len(combination.parts)
-    return size == 1 or is_decidable(sum(len(one.parts) == size for one in combinations), combination.tokens)
+    return size == 1 or is_decidable(CHANCE * sum(len(one.parts) == size for one in combinations), combination.tokens)
 
 
 def _agrees_in_requests(cell: Cell, combination: Combination) -> bool:
@@ -372,7 +376,7 @@ def explain_exact(cell: Cell, tools: Tools) -> None:
         cell.gone.update(stream.id for stream in cell.streams)
         return
     for step in (_explain_again, _explain_missing, _explain_cache, _explain_retries):
-        for tried, combination in enumerate(tools.few(cell), 1):
+        for tried, combination in tools.few(cell):
             if step(cell, combination, tools, tried):
                 return
 
@@ -405,7 +409,7 @@ def _explain_missing(cell: Cell, combination: Combination, tools: Tools, tried: 
     billed = cell.billed
     target = minus(combination.tokens, cell.rest)
     more = cell.requests_rest
-    lacking = 0 if more is None else combination.requests - more
+    lacking = 0 if more is None or combination.requests else -more
     indexes = tools.search.subset([combination.counted(stream) for stream in billed], target, tried, lacking)
     if not indexes or combination.has(MISSING):
         return False

@@ -82,14 +82,17 @@ class Moves:
 
     def possible_shifts(self) -> dict[GroupKey, set[str]]:
         """The cells that lack tokens that no streams explain, and those of the day beside them that have more: so look the
-        days of another time zone, where other differences hide the shift.
+        days of another time zone, or several late streams, where other differences hide them.
         """
         found: dict[GroupKey, set[str]] = {}
         for cell in self._in_order():
-            if cell.billed_day and min(cell.rest) < 0:
-                for other in (self._cell_at(cell, -1), self._cell_at(cell, 1)):
-                    if other is not None and other.billed_day and max(other.rest) > 0:
-                        found[cell.group] = found[other.group] = {ZONE}
+            if cell.billed_day and min(cell.rest) < 0 and (cell.requests_rest is None or cell.requests_rest < 0):
+                for days in (-1, 1):
+                    other = self._cell_at(cell, days)
+                    if other is not None and other.billed_day and max(other.rest) > 0 and _may_have_more(other):
+                        is_late = days == 1 and self._crossing(cell, 0)
+                        for group in (cell.group, other.group):
+                            found.setdefault(group, set()).update({ZONE, LATE} if is_late else {ZONE})
         return found
 
     def _takers(self, cell: Cell, lack: Tokens, having: Mapping[GroupKey, Tokens]) -> Iterator[tuple[str, GroupKey]]:
@@ -109,7 +112,7 @@ class Moves:
 
     def _surplus(self, cell: Cell) -> None:
         donors = [donor for donor in self._donors(cell) if self._gives(donor.cell) and _lacks(donor)]
-        for tried, combination in enumerate(self._tools.few(cell) if donors else (), 1):
+        for tried, combination in self._tools.few(cell) if donors else ():
             target = minus(cell.rest, combination.tokens)
             for donor in donors:
                 chosen = self._chosen(donor.streams, target, tried)
@@ -124,7 +127,7 @@ class Moves:
         if before is None:
             return
         came, went = self._crossing(before, 0), self._crossing(cell, 0)
-        for tried, combination in enumerate(self._tools.few(cell), 1):
+        for tried, combination in self._tools.few(cell):
             target = minus(cell.rest, combination.tokens)
             indexes = signed_subsets(
                 [stream.tokens for stream in came], [stream.tokens for stream in went], target, tried
@@ -141,7 +144,7 @@ class Moves:
     def _lack(self, cell: Cell) -> None:
         """Explain a lack by streams that went to a day which is billed for more, or for which there is no invoice."""
         after = self._cell_at(cell, 1)
-        for tried, combination in enumerate(self._tools.few(cell), 1):
+        for tried, combination in self._tools.few(cell):
             chosen = self._chosen(self._crossing(cell, 0), minus(combination.tokens, cell.rest), tried)
             if chosen and self._takes(cell, tokens_of(chosen)):
                 combination.apply(cell)
