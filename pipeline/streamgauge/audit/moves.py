@@ -86,7 +86,10 @@ class Moves:
         """
         found: dict[GroupKey, set[str]] = {}
         for cell in self._in_order():
-            if cell.billed_day and min(cell.rest) < 0 and (cell.requests_rest is None or cell.requests_rest < 0):
+            more = cell.requests_rest
+            # Streams without usage may be counted.
+            lacks_requests = more is None or more < len(without_usage(cell))
+            if cell.billed_day and min(cell.rest) < 0 and lacks_requests:
                 for days in (-1, 1):
                     other = self._cell_at(cell, days)
                     if other is not None and other.billed_day and max(other.rest) > 0 and _may_have_more(other):
@@ -218,8 +221,11 @@ def _move(cause: str, source: Cell, target: Cell | None, streams: list[OurStream
 
 
 def _lacks(donor: _Donor) -> bool:
-    """Whether a donor lacks tokens. One of the day before may have got more of its own day before than it gave."""
-    return donor.cause == LATE or not donor.cell.billed_day or min(donor.cell.rest) < 0
+    """Whether a donor lacks tokens, or may without its repeated rows. One of the day before may have got more of its own day
+    before than it gave.
+    """
+    cell = donor.cell
+    return donor.cause == LATE or not cell.billed_day or min(cell.rest) < 0 or cell.theirs.repeated.rows > 0
 
 
 def _may_have_more(cell: Cell) -> bool:

@@ -21,6 +21,8 @@ BOUNDED = frozenset({"aborted_without_usage", "usage_not_reported", "coverage"})
 MONEY = frozenset({"price_changed", "wrong_unit"})
 WAYS = frozenset({"cache_counted_differently", "reasoning_counted_differently"})
 ZONE = "time_zone_shift"
+# A difference of a model's money up to this is none (dollars, the default of --tolerance-usd).
+TOLERANCE = Decimal("0.01")
 # Attempts of a cell, of which some are billed beside another cause: of more, too many choices fit.
 SOME = 4
 # A cause that happened beside tokens without a cause, in one cell: no rule can tell these apart.
@@ -231,6 +233,9 @@ class Judge:
         if cause == "wrong_unit" and not self._export.has_keys:
             return False
         lines = [truth for other, truth in self._truth.items() if other[1] == line[1] and other[0] >= line[0]]
+        plain = [truth for truth in lines if not truth.token_causes]
+        if sum((truth.causes.get(cause, NOTHING).usd for truth in plain), Decimal(0)) <= TOLERANCE:
+            return False
         is_alone = not any(truth.causes.keys() & MONEY - {cause} for truth in lines)
         return self._has_one_price and is_alone and all(not truth.token_causes - {"batch"} for truth in lines)
 
