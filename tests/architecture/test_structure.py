@@ -68,7 +68,6 @@ EDGES: dict[str, set[str]] = {
     "cli/ledger_price.py": set(),
     "cli/ledger_show.py": set(),
     "cli/ledger_watch.py": set(),
-    "cli/totals_report.py": set(),
     "cli/stream_lines.py": set(),
     "cli/stored_streams.py": set(),
     "cli/tenants_file.py": set(),

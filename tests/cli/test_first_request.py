@@ -2,10 +2,13 @@
 
 import json
 import shlex
+from dataclasses import replace
 
 import pytest
 
-from streamgauge.cli.first_request import first_request, reachable
+from streamgauge.cli.first_request import clients_of, first_request, reachable
+from streamgauge.runtime.listeners import Address
+from streamgauge.settings.declarations import Settings
 from streamgauge.settings.types import parse_upstream
 from streamgauge.taps.proxy.request import route_of
 
@@ -70,3 +73,16 @@ def test_a_proxy_that_asks_for_a_token_gets_one() -> None:
 )
 def test_all_addresses_are_reached_at_the_loopback(listens: str, written: str) -> None:
     assert reachable(listens) == written
+
+
+def test_the_page_shows_what_the_start_prints() -> None:
+    upstreams = (parse_upstream("openai=https://api.openai.com"), parse_upstream("own=http://10.0.0.4:8000"))
+    settings = replace(Settings(), upstream=upstreams, listen=Address("0.0.0.0", 8081))
+    asks = [first_request(upstream, "http://127.0.0.1:8081", has_tokens=False) for upstream in upstreams]
+    assert [(one.base_url, one.curl) for one in clients_of(settings)] == asks
+    assert [one.upstream for one in clients_of(settings)] == ["openai", "own"]
+
+
+def test_a_port_that_is_not_known_is_not_shown() -> None:
+    upstreams = (parse_upstream("openai=https://api.openai.com"),)
+    assert clients_of(replace(Settings(), upstream=upstreams, listen=Address("127.0.0.1", 0))) == []

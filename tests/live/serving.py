@@ -2,9 +2,10 @@
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
+from streamgauge.live.answers import Client
 from streamgauge.live.http_pages import LivePages
 from streamgauge.live.mailbox import DirectAsk
 from streamgauge.live.stored import StoredStreams
@@ -36,13 +37,15 @@ class Served:
 
 
 @contextmanager
-def serving(process: Process, access: Access = OPEN, stored: StoredStreams | None = None) -> Iterator[Served]:
-    """The page of `process` on a free port; `stored`: of its ledger."""
+def serving(
+    process: Process, access: Access = OPEN, stored: StoredStreams | None = None, clients: Sequence[Client] = ()
+) -> Iterator[Served]:
+    """The page of `process` on a free port; `stored`: of its ledger; `clients`: of its upstreams."""
     ready, found = threading.Event(), list[Served]()
     stops: list[Callable[[], object]] = []
 
     async def main() -> None:
-        pages = LivePages(DirectAsk(process.view), stored)
+        pages = LivePages(DirectAsk(process.view), stored, clients)
         loop, stop = asyncio.get_running_loop(), asyncio.Event()
         stops.append(lambda: loop.call_soon_threadsafe(stop.set))
         async with AdminServer(Metrics(), lambda: True, pages=pages, access=access) as server:

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 
 from streamgauge.core.limits import Limits
-from streamgauge.live.answers import Responses, Uncaptured
+from streamgauge.live.answers import Client, Responses, Uncaptured
 from streamgauge.live.http_pages import STATIC
 from streamgauge.live.view import LiveView, Scope
 from tests.each import check_each
@@ -236,17 +236,29 @@ def test_an_unknown_stream_says_so(browser: "Browser", served: Served) -> None:
         assert not page.locator("#stream-body").is_visible()
 
 
-def test_an_empty_process_has_sentences_and_no_empty_tables(browser: "Browser") -> None:
-    with serving(Process()) as served, opened(browser, served.url) as (page, seen):
-        assert page.locator("#streams-empty").is_visible()
-        assert page.get_by_text("No finished streams yet.").count() == 1
-        assert page.get_by_text("No response has reported a rate limit yet.").is_visible()
-        for sentence in ("No stream with a known price yet.", "No budget is set", "No audit was kept"):
-            assert page.get_by_text(sentence).is_visible()
-        assert page.locator("table:visible").count() == 0
-        assert page.locator("figure:visible").count() == 0
+def test_an_empty_process_says_what_to_do(browser: "Browser") -> None:
+    client = Client(
+        "openai", "http://127.0.0.1:8080/openai/v1", "curl -sN 'http://127.0.0.1:8080/openai/v1/chat/completions'"
+    )
+    process = Process()
+    with serving(process, clients=[client]) as served, opened(browser, served.url) as (page, seen):
+        until(page, "#start", client.base_url)
+        assert page.locator("#start pre").inner_text() == client.curl
+        assert page.locator("table:visible").count() == page.locator("figure:visible").count() == 0
+        assert page.locator(".empty:visible").count() == 1  # the sentence about the ledger, and no "none yet"
         assert seen.errors == []
         picture(page, "empty")
+        served.do(lambda one: one.take([segment(1, 0, [token(0)])], SECOND))
+        page.wait_for_selector("#streams tbody tr")
+        assert page.locator("#start").is_hidden()
+        assert page.get_by_text("No response has reported a rate limit yet.").is_visible()
+
+
+def test_an_empty_worker_names_its_tap(browser: "Browser") -> None:
+    process = Process()
+    process.view.scope = lambda: Scope({2: process.assembler}, partitioned=True)
+    with serving(process) as served, opened(browser, served.url) as (page, _):
+        until(page, "#start", "streamgauge doctor --kafka")
 
 
 def test_a_worker_says_which_partitions_it_has(browser: "Browser") -> None:
@@ -274,7 +286,7 @@ def test_finished_streams_are_of_the_last_hour_or_it_says_since_when(browser: "B
         since = "since 22:13 UTC (3.00 s)"
         assert tile(page, "First token p50 / p95") == [UNKNOWN, "no stream has ended", since]
         assert tile(page, "Streams a minute") == ["0", f"0 streams {since}"]
-        assert page.locator("h2", has_text="Outcomes since 22:13 UTC").is_visible()
+        assert page.get_by_role("heading", name="Since 22:13 UTC (3.00 s)", exact=True).is_visible()
         assert page.locator("#scope-note").is_hidden()
         served.do(lambda one: one.view.load([], one.clock.wall() - 3_600))
         until(page, "#tiles", "0 streams in the last hour")

@@ -10,6 +10,7 @@ from functools import partial
 
 import msgspec
 
+from streamgauge.cli.first_request import clients_of
 from streamgauge.cli.ledger_watch import load_last_hour, start_known_upstreams, watched_ledger
 from streamgauge.cli.ledgers import ledger_size, opened_ledger
 from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
@@ -61,7 +62,7 @@ class Assembling:
             otel_names=settings.otel_names,
             cost_of=stream_costs(self._prices),
         )
-        self.pages = LivePages(self._watched.ask)
+        self.pages = LivePages(self._watched.ask, clients=clients_of(settings))
         self._loop: LocalLoop | None = None
         self._thread: threading.Thread | None = None
 

@@ -10,6 +10,8 @@ import re
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+from streamgauge.live.answers import Client
+from streamgauge.settings.declarations import Settings
 from streamgauge.settings.types import Upstream, version_at_end
 
 _QUESTION = "Name a river."
@@ -77,6 +79,15 @@ def first_request(upstream: Upstream, proxy: str, *, has_tokens: bool) -> FirstR
     # In double quotes the shell puts the values of variables in; nothing else in these texts is special there.
     words = " ".join(f'-H "{header}"' for header in headers)
     return FirstRequest(f"{prefix}{form.base}", f"curl -sN '{prefix}{form.path}' {words} -d '{json.dumps(body)}'")
+
+
+def clients_of(settings: Settings) -> list[Client]:
+    """What the page shows of each upstream while it has no stream; none for a proxy whose port is not known, or with TLS."""
+    if not settings.listen.port or settings.tls_certificate is not None:
+        return []
+    proxy, has_tokens = f"http://{reachable(str(settings.listen))}", settings.client_token_file is not None
+    asks = [(upstream, first_request(upstream, proxy, has_tokens=has_tokens)) for upstream in settings.upstream]
+    return [Client(upstream.name or upstream.url, ask.base_url, ask.curl) for upstream, ask in asks]
 
 
 def reachable(address: str) -> str:

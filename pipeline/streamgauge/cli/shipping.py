@@ -5,6 +5,7 @@ import contextlib
 from collections.abc import Iterable
 from functools import partial
 
+from streamgauge.cli.first_request import clients_of
 from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.core.limits import Limits
 from streamgauge.kafka.shipper import Shipper, ShipperSettings
@@ -25,7 +26,7 @@ class Shipping:
         self.metrics = Metrics((MetricSource.TAP,))
         responses = partial(responses_of, settings.data_dir / "counters")
         self._watch = TapWatch(process, spool, settings.select(Limits), responses=responses)
-        self.pages = LivePages(self._watch.ask)
+        self.pages = LivePages(self._watch.ask, clients=clients_of(settings))
         self._shipper = Shipper(spool, ShipperSettings(brokers_of(settings), settings.topic_prefix), self._watch.put)
         self.metrics.register(lambda: _broker_samples(self._shipper))
         self._task: asyncio.Task[None] | None = None

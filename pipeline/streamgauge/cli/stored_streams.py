@@ -6,11 +6,11 @@ shows the same numbers.
 
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter, OrderedDict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import NamedTuple, TypeVar
+from typing import Generic, TypeVar
 from uuid import UUID
 
 import msgspec
@@ -28,7 +28,8 @@ from streamgauge.live.summaries import latency_of
 from streamgauge.live.view import row_of, timeline_of
 from streamgauge.settings.declarations import Settings
 
-Result = TypeVar("Result")
+Question = TypeVar("Question", bound=Hashable)
+Answer = TypeVar("Answer")
 
 _HOUR_US = 3_600_000_000
 _DAY_US = 24 * _HOUR_US
@@ -38,7 +39,7 @@ MAX_TIMED = 50_000
 # Groups of each kind in an answer.
 MAX_GROUPS = 50
 # Answers may take this share of a CPU: until enough time has passed, the request gets the last answer again, for at least
-# LEAST_S (seconds). MAX_KEPT: different choices with a last answer.
+# LEAST_S (seconds). MAX_KEPT: different requests with a last answer.
 SHARE = 0.05
 LEAST_S = 1.0
 MAX_KEPT = 16
@@ -98,9 +99,31 @@ _COST = msgspec.json.Decoder(_WithCost)
 _STARTED = msgspec.json.Decoder(_OfRecord)
 
 
-class _Kept(NamedTuple):
-    summary: Summary
-    until_s: float
+class _Answers(Generic[Question, Answer]):
+    """The last answers to some questions. A question that comes again gets the last answer until the time that it took is a
+    SHARE of the time since, and for LEAST_S. One answer is computed at a time.
+    """
+
+    def __init__(self, compute: Callable[[Question], Answer], clock: Callable[[], float]) -> None:
+        self._compute, self._clock = compute, clock
+        self._lock = threading.Lock()
+        self._kept: dict[Question, tuple[Answer, float]] = {}  # with the time until which it is given
+
+    def __call__(self, question: Question) -> Answer:
+        with self._lock:
+            began_s = self._clock()
+            answer, until_s = self._kept.pop(question, (None, began_s))
+            if answer is None or until_s <= began_s:
+                try:
+                    answer = self._compute(question)
+                except LedgerUnavailableError as error:
+                    raise NoAnswerError(str(error)) from error
+                ended_s = self._clock()
+                until_s = ended_s + max(LEAST_S, (ended_s - began_s) / SHARE)
+            self._kept[question] = answer, until_s
+            if len(self._kept) > MAX_KEPT:
+                del self._kept[next(iter(self._kept))]
+            return answer
 
 
 class LedgerStreams:
@@ -122,25 +145,24 @@ class LedgerStreams:
         self._tenants = dict(tenants)
         self._wall, self._clock = wall, clock
         self._began_us = _microseconds(wall())
-        self._lock = threading.Lock()  # one answer is computed at a time
-        self._kept: dict[Choice, _Kept] = {}
-        self._yesterday: dict[Choice, tuple[float, Numbers]] = {}
+        self._summaries = _Answers(self._summary, clock)
+        self._lists = _Answers(self._finished, clock)
+        self._yesterday: OrderedDict[Choice, tuple[float, Numbers]] = OrderedDict()
 
     def summary(self, choice: Choice) -> Summary:
         """See StoredStreams.summary."""
-        with self._lock:
-            began_s = self._clock()
-            kept = self._kept.pop(choice, None)
-            if kept is None or kept.until_s <= began_s:
-                summary = _answered(lambda: self._summary(choice))
-                ended_s = self._clock()
-                kept = _Kept(summary, ended_s + max(LEAST_S, (ended_s - began_s) / SHARE))
-            self._kept[choice] = kept
-            if len(self._kept) > MAX_KEPT:
-                oldest = next(iter(self._kept))
-                del self._kept[oldest]
-                self._yesterday.pop(oldest, None)
-            return kept.summary
+        return self._summaries(choice)
+
+    def finished(self, wanted: Wanted) -> Finished:
+        """See StoredStreams.finished."""
+        return self._lists(wanted)
+
+    def stream(self, stream: UUID) -> Timeline | None:
+        """See StoredStreams.stream."""
+        try:
+            return self._stream(str(stream))
+        except LedgerUnavailableError as error:
+            raise NoAnswerError(str(error)) from error
 
     def _summary(self, choice: Choice) -> Summary:
         now_us = _microseconds(self._wall())
@@ -172,6 +194,8 @@ class LedgerStreams:
             until_us = now_us - _DAY_US
             numbers = _Hour(self._ledger, self._filter(choice, until_us - _HOUR_US, until_us), self._tenants).numbers()
             self._yesterday[choice] = now_s, numbers
+            if len(self._yesterday) > MAX_KEPT:
+                self._yesterday.popitem(last=False)
         return numbers
 
     def _first_us(self) -> int | None:
@@ -184,10 +208,9 @@ class LedgerStreams:
     def _filter(self, choice: Choice, since_us: int | None, until_us: int | None) -> Filter:
         return Filter(since_us, until_us, where=tuple(choice), tenants=tuple(sorted(self._tenants.items())))
 
-    def finished(self, wanted: Wanted) -> Finished:
-        """See StoredStreams.finished."""
+    def _finished(self, wanted: Wanted) -> Finished:
         now_us = _microseconds(self._wall())
-        records = _answered(lambda: self._records(without_age(wanted, now_us / 1e6)))
+        records = self._records(without_age(wanted, now_us / 1e6))
         rows = [self._row(record, now_us) for record in records[: wanted.limit]]
         return Finished("ledger", rows, len(records) > wanted.limit)
 
@@ -239,10 +262,6 @@ class LedgerStreams:
                 round(now_us / 1e6 - _started_us(record.started_at) / 1e6 - record.timing.end_s, 3), 0
             )
         return row
-
-    def stream(self, stream: UUID) -> Timeline | None:
-        """See StoredStreams.stream."""
-        return _answered(lambda: self._stream(str(stream)))
 
     def _stream(self, name: str) -> Timeline | None:
         found = [record for part in self._ledger.parts for record in part.stored_among([name]).values()]
@@ -346,13 +365,6 @@ def _text(key: str | int | None) -> str | None:
 def _with_outcomes(chosen: Filter, outcomes: Sequence[str]) -> Filter:
     others = tuple(pair for pair in chosen.where if pair[0] != "outcome")
     return replace(chosen, where=(*others, *(("outcome", outcome) for outcome in outcomes)))
-
-
-def _answered(read: Callable[[], Result]) -> Result:
-    try:
-        return read()
-    except LedgerUnavailableError as error:
-        raise NoAnswerError(str(error)) from error
 
 
 def _microseconds(wall_s: float) -> int:

@@ -1,4 +1,4 @@
-"""The answers of /streams, /streams/ID, /summary and /finished, as JSON. docs/reference/streams.md describes each member.
+"""The answers to the page's requests, as JSON. docs/reference/streams.md describes each member.
 
 Times are seconds; null means unknown, as in the record. No member holds a prompt, generated text, or a credential.
 """
@@ -237,6 +237,14 @@ class Finished(msgspec.Struct):
     source: str
     streams: list[Row]
     more: bool
+
+
+class Client(msgspec.Struct):
+    """What a client of an upstream needs: its base URL, and a command for a shell that asks for a stream."""
+
+    upstream: str
+    base_url: str
+    curl: str
 
 
 class Step(msgspec.Struct):

@@ -1,5 +1,5 @@
-"""The page and its JSON on the admin port: /, /static/NAME, /streams, /streams/ID, /summary, /finished, and the runbooks of
-alerts: /runbooks/, /runbooks/ALERT.
+"""The page and its JSON on the admin port: /, /static/NAME, /streams, /streams/ID, /summary, /finished, /clients, and the
+runbooks of alerts: /runbooks/, /runbooks/ALERT.
 
 `AdminServer` checks the Host first.
 """
@@ -7,11 +7,12 @@ alerts: /runbooks/, /runbooks/ALERT.
 import asyncio
 import importlib.resources
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from uuid import UUID
 
 import msgspec
 
+from streamgauge.live.answers import Client
 from streamgauge.live.mailbox import Ask, NoAnswerError
 from streamgauge.live.stored import StoredStreams, choice_of, wanted_of
 from streamgauge.live.view import MAX_ROWS, ROWS, SORTS
@@ -45,11 +46,14 @@ _ENCODER = msgspec.json.Encoder()
 
 
 class LivePages:
-    """Answers the page's requests. `ask`: asks the view of this process; `stored`: reads its ledger, if it has one."""
+    """Answers the page's requests. `ask`: asks the view of this process; `stored`: reads its ledger, if it has one;
+    `clients`: what clients of its upstreams need, if it is a proxy.
+    """
 
-    def __init__(self, ask: Ask, stored: StoredStreams | None = None) -> None:
+    def __init__(self, ask: Ask, stored: StoredStreams | None = None, clients: Sequence[Client] = ()) -> None:
         self._ask = ask
         self.stored = stored
+        self._clients = clients
 
     async def __call__(self, path: str, query: Mapping[str, str]) -> Answer | None:
         """The answer to a GET of `path`; None if there is no such page."""
@@ -69,6 +73,8 @@ class LivePages:
                 return await self._summary(query)
             if path == "/finished":
                 return await self._finished(query)
+            if path == "/clients":
+                return _json(200, self._clients)
         except NoAnswerError as error:
             return _json(503, {"error": str(error)})
         return None

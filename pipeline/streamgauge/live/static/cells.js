@@ -63,7 +63,20 @@ export function fill(table, columns, rows, key) {
     if (!line.parentNode) body.append(line);
     else if (!held && body.rows[at] !== line) body.insertBefore(line, body.rows[at]);
   });
-  table.closest(".scroll").hidden = rows.length === 0;
+  const scroll = table.closest(".scroll");
+  scroll.hidden = rows.length === 0;
+  letKeyboardScroll(scroll, table);
+}
+
+// A table that is wider than the window is a region that the keyboard reaches, with the table's caption as its name.
+function letKeyboardScroll(scroll, table) {
+  if (scroll.scrollWidth > scroll.clientWidth) {
+    scroll.tabIndex = 0;
+    scroll.setAttribute("role", "region");
+    scroll.setAttribute("aria-label", table.caption.textContent);
+  } else if (document.activeElement !== scroll) {
+    for (const name of ["tabindex", "role", "aria-label"]) scroll.removeAttribute(name);
+  }
 }
 
 function fillCell(line, at, column, content) {

@@ -163,6 +163,35 @@ function scopeText({ process, partitions }) {
   return "";
 }
 
+let clients = null; // what clients of the upstreams need
+
+// What to do as long as there is nothing to show.
+function showStart({ live, summary, finished }) {
+  const isEmpty = !live.open.total && !summary.hour.streams && !finished.streams.length && !isFiltered();
+  const place = byId("start");
+  place.hidden = !isEmpty;
+  if (isEmpty) byId("overview").dataset.empty = "";
+  else delete byId("overview").dataset.empty;
+  if (!isEmpty) return;
+  byId("streams-empty").hidden = true;
+  if (clients === null) {
+    clients = [];
+    fetched("clients").then(({ answer }) => {
+      clients = answer ?? [];
+      showStart({ live, summary, finished });
+    }, () => { clients = null; });
+  }
+  const of = (client) => [
+    element("p", {}, `Base URL for clients of ${client.upstream}: `, element("code", {}, client.base_url)),
+    ...(client.curl ? [element("p", {}, "Or try it in a shell:"), element("pre", { tabindex: 0 }, client.curl)] : []),
+  ];
+  const text = live.partitions !== null
+    ? "No stream is open, and the ledger has none of the last hour. A tap must ship to the brokers of this worker: `streamgauge doctor --kafka HOST:PORT` checks them."
+    : "No stream is open, and none has ended in the last hour. Send a request through this process: its stream is here within two seconds.";
+  const content = element("div", {}, element("p", {}, text), ...(live.partitions === null ? clients.flatMap(of) : []));
+  if (!place.firstChild?.isEqualNode(content)) place.replaceChildren(content);
+}
+
 function showOverview(answers) {
   shown = answers;
   const { live, summary, finished } = answers;
@@ -174,6 +203,7 @@ function showOverview(answers) {
   offer(summary);
   showTiles(summary, live, valueOf("first"));
   showStreams(live.open, finished, summary);
+  showStart(answers);
   showTables(summary);
   showHour(live.hour);
   showCoverage(live.responses);
@@ -194,7 +224,7 @@ function partitionsText(answer) {
 }
 
 async function fetched(path) {
-  const response = await fetch(path, { headers: { accept: "application/json" }, signal: AbortSignal.timeout(10_000) });
+  const response = await fetch(path, { headers: { accept: "application/json" }, signal: AbortSignal.timeout(30_000) });
   const answer = await response.json();
   return response.ok ? { answer } : { problem: answer.error };
 }

@@ -156,8 +156,8 @@ export function showStreams(open, finished, summary) {
     { title: "Model", cell: (row) => row.model ?? UNKNOWN },
     { title: "Upstream", wide: true, cell: (row) => row.upstream ?? UNKNOWN },
     { title: "Tenant", wide: true, cell: (row) => row.tenant ?? UNKNOWN },
-    { title: "Started", unit: "local time", wide: true, cell: when },
-    { title: "Output tokens", number: true, wide: true, cell: (row) => count(row.output_tokens) },
+    { title: "Started", wide: true, cell: when },
+    { title: "Tokens out", number: true, wide: true, cell: (row) => count(row.output_tokens) },
     { title: "Longest gap", number: true, wide: true, cell: (row) => ({ text: seconds(row.longest_gap_s), kind: row.stalls ? "warn" : "" }) },
     { title: "Last minute", wide: true, cell: (row) => (row.ticks ? ticks(row.ticks, longest) : "") },
   ], rows, (row) => row.id);

@@ -74,7 +74,7 @@ export function showTiles(summary, live, first) {
   const before = (of) => (yesterday ? `yesterday ${of(yesterday)}` : null);
   const since = isWhole(summary) ? null : periodText(summary);
   const key = first === "text" ? "first_text" : "first_token";
-  const counted = (times) => (!times ? (hour.streams ? "not known here" : "no stream has ended") : times.streams < hour.streams ? `of ${plural(times.streams, "stream")}` : null);
+  const counted = (times) => (!times ? (hour.streams ? "not known here" : "no stream has ended") : times.streams < 0.9 * hour.streams ? `of ${plural(times.streams, "stream")}` : null);
   const minutes = Math.max(countedS(summary), 60) / 60;
   const rate = (numbers, over) => (numbers.streams / over).toFixed(numbers.streams / over < 10 ? 1 : 0);
   const { open, silent_seconds: limit, responses } = live;
@@ -90,7 +90,7 @@ export function showTiles(summary, live, first) {
   byId("numbers-title").textContent = isWhole(summary) ? "The last hour" : `${periodText(summary)[0].toUpperCase()}${periodText(summary).slice(1)}`;
   const note = byId("numbers-note");
   note.textContent = summary.source === "ledger"
-    ? (yesterday ? `Streams of the ledger ${summary.ledger} that began in this time and have ended.` : `Streams of the ledger ${summary.ledger} that began in this time and have ended. The same hour of yesterday is not in it.`)
+    ? (yesterday ? `Streams of the ledger ${summary.ledger} that began in this time and have ended. Yesterday: the same hour, 24 hours before.` : `Streams of the ledger ${summary.ledger} that began in this time and have ended. The same hour of yesterday is not in it.`)
     : "Streams that ended in this time, as this process has counted them: it has no ledger.";
   note.hidden = false;
   for (const one of document.querySelectorAll(".hour")) one.textContent = periodText(summary);

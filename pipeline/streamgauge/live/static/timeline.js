@@ -51,9 +51,12 @@ function costText(cost, unknown, source) {
 
 // What happened, in one sentence.
 function verdict(stream, state, errorAt) {
-  const name = errorText(stream.error);
-  const after = errorAt === null ? "" : ` after ${seconds(errorAt)}`;
-  if (stream.error) return `${state}: ${name}${after}`;
+  if (stream.error) {
+    const status = stream.status_code >= 300 ? `${stream.status_code} ` : "";
+    const at = errorAt ?? stream.end_s;
+    const after = at === null ? "" : `, after ${seconds(at)}`;
+    return `${status}${state}: ${stream.error.type ?? stream.error.code ?? "unknown error"}${after}`;
+  }
   return stream.outcome === null ? `${state} for ${seconds(stream.open_s)}` : `${state}${stream.end_s === null ? "" : ` after ${seconds(stream.end_s)}`}`;
 }
 
@@ -72,7 +75,7 @@ export function showTimeline({ stream, reads, skipped_reads, error_at_s, steps, 
     ["Tenant", stream.tenant ?? UNKNOWN],
     ["Outcome", state, outcomeKind(state)],
     ["Error", errorText(stream.error), stream.error ? "bad" : ""],
-    ["Error came after", seconds(error_at_s)],
+    ...(error_at_s === null ? [] : [["Error came after", seconds(error_at_s)]]),
     ["HTTP status", stream.status_code ?? UNKNOWN],
     ["Started at (UTC)", stream.started_at ?? UNKNOWN],
     ["First token, reasoning included", seconds(stream.first_token_s)],
