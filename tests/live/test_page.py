@@ -20,6 +20,7 @@ from streamgauge.live.answers import Client, Responses, Uncaptured
 from streamgauge.live.http_pages import STATIC
 from streamgauge.live.view import LiveView, Scope
 from tests.each import check_each
+from tests.live import axe
 from tests.live.serving import Served, serving
 from tests.live.shown import BUSY, FAILED, SILENT, STALLED, busy_process, id_of, partly_priced_process, unpriced_process
 from tests.live.streams import SECOND, Process, segment, token
@@ -508,6 +509,22 @@ def _luminance(colour: str) -> float:
     parts = [int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [1400, 400])
+def test_axe_finds_nothing(browser: "Browser", served: Served, scheme: Any, width: int) -> None:
+    if why := axe.missing():
+        pytest.skip(why)
+    with opened(browser, served.url, color_scheme=scheme) as (page, _):
+        page.set_viewport_size({"width": width, "height": 900})
+        page.get_by_role("button", name="Pause updates").click()
+        assert axe.findings(page) == []
+        page.goto(f"{served.url}/#{id_of(STALLED)}")
+        page.wait_for_selector("#facts dd")
+        assert axe.findings(page) == []
+    with serving(Process()) as empty, opened(browser, empty.url, color_scheme=scheme) as (page, _):
+        assert axe.findings(page) == []
 
 
 def test_nothing_moves_for_those_who_asked_for_it(browser: "Browser", served: Served) -> None:
