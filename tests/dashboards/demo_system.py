@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from dashboards.source.dashboard import Dashboard
 
-from streamgauge.audit.result import Amount, Days, Result, TokenCounts, Tolerance, encode
+from streamgauge.audit.result import Amount, Days, Result, TokenCounts, Tolerance, Verdict, Verdicts, encode
 from streamgauge.audit.runs import Run, Runs
 from streamgauge.ledger import open_ledger
 from streamgauge.metrics.objectives import Objectives
@@ -139,6 +139,7 @@ def an_audit() -> Run:
         lines=[],
         unexplained=few,
         findings=[],
+        verdicts=Verdicts(tokens=Verdict("agrees", None), money=Verdict("agrees", None)),
     )
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
     return Run(now, "2026-10-01", "2026-11-01", "UTC", True, False, "", [], msgspec.Raw(encode(result)))
