@@ -15,7 +15,7 @@ from sqlalchemy.sql.functions import GenericFunction
 from streamgauge.core.safe_values import MASKED
 from streamgauge.ledger.contract import Attempt, Costly, Filter, QuarterUsage, SameId, Selection, Usage
 from streamgauge.ledger.keys import Expression, range_of
-from streamgauge.ledger.schema import NUMBER, is_reread, records, started
+from streamgauge.ledger.schema import NO_START, NUMBER, is_reread, records, started
 from streamgauge.ledger.totals import halves, joined_halves, may_be_continued
 
 # Records of one step: a snapshot of them is short, and what is sorted of them fits into memory.
@@ -100,38 +100,48 @@ class SqlStep:
 
     def _sums(self, *, exact: bool) -> list[Usage]:
         """`exact`: for numbers whose sum may be beyond 63 bits, at which SQLite's own sum fails; it takes twice as long."""
-        keys = [records.c[name] for name in _KEYS]
-        counts = [
-            func.count(records.c.price_source),
-            func.count(case((and_(~_IS_PRICED, _HAS_TOKENS), 1))),
-            func.count(case((records.c.outcome == "completed", 1))),
-            func.count(case((_SELECTED[Selection.INCONSISTENT], 1))),
-            func.count(case((and_(_IS_REPORTED, ~_IS_USUAL), 1))),
-            func.count(case((_HAS_NO_ID, 1))),
-            func.max(_COST),
-            func.min(records.c.attempt),
-            func.max(records.c.attempt),
-        ]
-        reasoning = func.coalesce(records.c.reasoning_tokens, 0)
-        starts = records.c.started_us - literal_column(str(self.since_us), NUMBER)
-        summed = [_INPUT, _CACHED, _WRITTEN, _OUTPUT, reasoning, _COST, func.length(records.c.record), starts]
-        columns = [half for one in summed for half in halves(one)] if exact else [func.sum(one) for one in summed]
-        query = select(*keys, func.count(), *counts, *columns).where(self._is_in).group_by(*keys)
-        lines = self._connection.execute(query).all()
-        first = len(keys) + 1 + len(counts)
-        return [
-            Usage(
-                *line[:first],
-                *(
-                    [
-                        joined_halves(high, low) or 0
-                        for high, low in zip(line[first::2], line[first + 1 :: 2], strict=True)
-                    ]
-                    if exact
-                    else map(int, line[first:])
-                ),
+        flags = {
+            "priced": _IS_PRICED,
+            "unpriced": and_(~_IS_PRICED, _HAS_TOKENS),
+            "completed": records.c.outcome == "completed",
+            "inconsistent": _SELECTED[Selection.INCONSISTENT],
+            "unusual": and_(_IS_REPORTED, ~_IS_USUAL),
+            "nameless": _HAS_NO_ID,
+        }
+        numbers = {
+            "input": _INPUT,
+            "cached": _CACHED,
+            "written": _WRITTEN,
+            "output": _OUTPUT,
+            "reasoning": func.coalesce(records.c.reasoning_tokens, 0),
+            "cost": _COST,
+            "bytes": func.length(records.c.record),
+            "starts": records.c.started_us - literal_column(str(self.since_us), NUMBER),
+        }
+        # With a limit, engines look at each record before they sort: else SQLite would sort whole records.
+        chosen = (
+            select(
+                *(records.c[name] for name in (*_KEYS, "attempt")),
+                *(case((condition, 1), else_=0).label(name) for name, condition in flags.items()),
+                *(number.label(name) for name, number in numbers.items()),
             )
-            for line in lines
+            .where(self._is_in)
+            .limit(NO_START)
+            .subquery("chosen")
+        )
+        keys, summed = [chosen.c[name] for name in _KEYS], [chosen.c[name] for name in numbers]
+        counts = [
+            func.count(),
+            *(func.sum(chosen.c[name]) for name in flags),
+            func.max(chosen.c.cost),
+            func.min(chosen.c.attempt),
+            func.max(chosen.c.attempt),
+        ]
+        columns = [half for one in summed for half in halves(one)] if exact else [func.sum(one) for one in summed]
+        first = len(keys) + len(counts)
+        return [
+            Usage(*line[:first], *(_pairs(line[first:]) if exact else map(int, line[first:])))
+            for line in self._connection.execute(select(*keys, *counts, *columns).group_by(*keys))
         ]
 
     def unusual(self) -> Iterator[bytes]:
@@ -229,7 +239,7 @@ def usage_by_quarter(connection: Connection, since_us: int, until_us: int) -> li
         QuarterUsage(
             int(number),
             upstream,
-            *(joined_halves(high, low) or 0 for high, low in zip(counts[::2], counts[1::2], strict=True)),
+            *_pairs(counts),
         )
         for number, upstream, *counts in connection.execute(query.group_by(quarter, records.c.upstream))
     ]
@@ -265,6 +275,11 @@ def sample(connection: Connection, since_us: int, until_us: int, digits: int) ->
     )
     streamed = connection.execution_options(stream_results=True, max_row_buffer=_FETCHED)
     return (bytes(record) for (record,) in streamed.execute(query.order_by(started, records.c.stream_id)))
+
+
+def _pairs(counts: Sequence[Any]) -> Iterator[int]:
+    """The sums of pairs of halves."""
+    return (joined_halves(high, low) or 0 for high, low in zip(counts[::2], counts[1::2], strict=True))
 
 
 def _equal(column: Expression, value: str | None) -> ColumnElement[bool]:
