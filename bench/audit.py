@@ -5,11 +5,12 @@
 Writes a ledger of N records of a month, and invoices that agree with it but for some cells, and for no cell; then invoices
 of N bytes, the last of them with a bad last row. `streamgauge audit` compares each. The time for the ledger is also a ratio
 to that of a bare scan: SQLite gives each of its records to a loop that does nothing. The files are deleted at the end: they
-take 4.2 kB a record, and N bytes.
+take 4.2 kB a record, and N bytes. On a machine that others use, only the seconds of CPU compare.
 """
 
 import argparse
 import json
+import resource
 import sqlite3
 import subprocess
 import sys
@@ -38,6 +39,8 @@ MODELS = ("gpt-4o-2024-08-06", "o3-2025-04-16", "gpt-4o-mini-2024-07-18", "gpt-5
 DIFFERING = 4
 # Invoices: the export, and what its last row has in place of its number.
 BILLS = {"OpenAI usage (API)": None, "OpenRouter activity (a row a request)": None, "OpenAI usage (API), refused": "-1"}
+# The exports of a provider of which the ledger has a record: of the other one nothing can be compared.
+COMPARED = frozenset({"OpenAI usage (API)"})
 BATCH = 5_000
 # How often the memory of an audit is read (seconds).
 LOOK_S = 0.02
@@ -46,10 +49,11 @@ _DAY_US = 86_400 * _US
 
 
 class Measured(NamedTuple):
-    """A run of `streamgauge audit`: its exit code, seconds, and the peak of its memory (MiB)."""
+    """A run of `streamgauge audit`: its exit code, seconds, seconds of CPU, and the peak of its memory (MiB)."""
 
     code: int
     seconds: float
+    cpu: float
     peak_mib: float
 
 
@@ -114,14 +118,20 @@ def invoice(ledger: SqliteLedger, differing: int) -> str:
 def audit(ledger: Path, bill: Path) -> Measured:
     """Runs `streamgauge audit` of the month."""
     flags = ["--ledger", f"sqlite:///{ledger}", "--invoice", str(bill), "--from", MONTH.first, "--to", MONTH.end]
-    began, peak = time.perf_counter(), 0.0
+    began, used, peak = time.perf_counter(), _cpu_of_children(), 0.0
     process = subprocess.Popen([sys.executable, "-m", "streamgauge", "audit", *flags], stdout=subprocess.DEVNULL)
     # The resource usage of an ended process would also count the memory of this one, which started it.
     while (code := process.poll()) is None:
         with suppress(OSError):
             peak = peak_mib(process.pid)
         time.sleep(LOOK_S)
-    return Measured(code, time.perf_counter() - began, peak)
+    return Measured(code, time.perf_counter() - began, _cpu_of_children() - used, peak)
+
+
+def _cpu_of_children() -> float:
+    """The CPU seconds of the processes that this one started and that have ended."""
+    usage = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return usage.ru_utime + usage.ru_stime
 
 
 def _check(found: Measured, code: int, what: str) -> None:
@@ -133,30 +143,28 @@ def of_month(folder: Path, count: int) -> Iterator[list[str]]:
     """The rows for the ledger."""
     path, bill = folder / "ledger.sqlite", folder / "usage.json"
     write_ledger(path, count)
-    floor = bare_scan(path)
-    yield [f"a bare scan of {count:,} records", _size(path), f"{floor:.1f}", "1", ""]
+    seconds, floor = bare_scan(path)
+    yield _line(f"a bare scan of {count:,} records", path, seconds, floor, "1", "")
     for differing, says in ((DIFFERING, f"{DIFFERING} lines differ"), (sys.maxsize, "every line differs")):
         with SqliteLedger(path) as ledger:
             bill.write_text(invoice(ledger, differing))
         found = audit(path, bill)
         _check(found, FOUND, "the month")
-        ratio = f"{found.seconds / floor:.2f}"
-        yield [
-            f"a month of {count:,} records, {says}",
-            _size(path),
-            f"{found.seconds:.1f}",
-            ratio,
-            f"{found.peak_mib:.0f}",
-        ]
+        what, ratio = f"a month of {count:,} records, {says}", f"{found.cpu / floor:.2f}"
+        yield _line(what, path, found.seconds, found.cpu, ratio, f"{found.peak_mib:.0f}")
 
 
-def bare_scan(path: Path) -> float:
-    """The seconds in which SQLite gives each record to a loop that does nothing."""
+def bare_scan(path: Path) -> tuple[float, float]:
+    """The seconds, and those of CPU, in which SQLite gives each record to a loop that does nothing."""
     with closing(sqlite3.connect(path)) as database:
-        began = time.perf_counter()
+        began, used = time.perf_counter(), time.process_time()
         for _ in database.execute("SELECT record FROM records"):
             pass
-        return time.perf_counter() - began
+        return time.perf_counter() - began, time.process_time() - used
+
+
+def _line(what: str, path: Path, seconds: float, cpu: float, ratio: str, memory: str) -> list[str]:
+    return [what, f"{path.stat().st_size / 1e9:.2f}", f"{seconds:.1f}", f"{cpu:.1f}", ratio, memory]
 
 
 def of_bills(folder: Path, size: int) -> Iterator[list[str]]:
@@ -166,12 +174,8 @@ def of_bills(folder: Path, size: int) -> Iterator[list[str]]:
     for name, last in BILLS.items():
         count = write(name.removesuffix(", refused"), path, size, last)
         found = audit(ledger, path)
-        _check(found, FOUND if last is None else USAGE, name)
-        yield [f"{name}: {count:,} rows", _size(path), f"{found.seconds:.1f}", "", f"{found.peak_mib:.0f}"]
-
-
-def _size(path: Path) -> str:
-    return f"{path.stat().st_size / 1e9:.2f}"
+        _check(found, FOUND if name in COMPARED else USAGE, name)
+        yield _line(f"{name}: {count:,} rows", path, found.seconds, found.cpu, "", f"{found.peak_mib:.0f}")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -180,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--bytes", type=int, default=2_000_000_000)
     parser.add_argument("--document", type=Path, help="write the table into this file, between its markers")
     given = parser.parse_args(arguments)
-    lines = [["what is compared", "file, GB", "seconds", "bare scan = 1", "memory, MiB"]]
+    lines = [["what is compared", "file, GB", "seconds", "seconds of CPU", "CPU of a bare scan = 1", "memory, MiB"]]
     with tempfile.TemporaryDirectory() as folder:
         for line in of_month(Path(folder), given.rows):
             lines.append(line)
