@@ -430,6 +430,20 @@ def test_our_streams_that_are_billed_as_batch_are_in_another_tier() -> None:
     assert explained(standard, batch) == {"tier": ZERO}
 
 
+@pytest.mark.parametrize(("their_tier", "named"), [("priority", "tier"), ("standard", "price_changed")])
+def test_money_of_a_tier_that_no_stream_has_is_of_that_tier(their_tier: str, named: str) -> None:
+    """Tiers are not compared, since the costs do not always name them; but here they do."""
+    cells = []
+    for number in range(3):
+        group = GROUP._replace(day=day_after(DAY, number))
+        streams = [stream._replace(group=group) for stream in ten()]
+        cell = a_cell(streams, group=group, usd=cost(total_of(stream.tokens for stream in streams)) * 2)
+        cell.our_tiers, cell.their_tiers = frozenset({"standard"}), frozenset({their_tier})
+        cells.append(cell)
+    assert explained(*cells) == {named: ZERO}
+    assert all(cell.usd_rest == 0 for cell in cells)
+
+
 def test_two_of_three_failed_attempts_are_billed() -> None:
     attempts = [
         a_stream(

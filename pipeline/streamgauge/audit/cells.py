@@ -26,7 +26,8 @@ from streamgauge.audit.ours import GroupKey, OurStream
 from streamgauge.audit.theirs import Shape, TheirCell
 
 # What providers call the tier of a request that names none.
-_STANDARD = frozenset({None, "default", "auto", "standard", "standard_only"})
+STANDARD = "standard"
+_STANDARD = frozenset({None, "default", "auto", STANDARD, "standard_only"})
 # What follows an alias in the name of a snapshot: -2024-08-06, -20250514, @20250514, -0613, -latest, and -001 (Gemini).
 _DATED = re.compile(r"[-@](\d{4}-\d\d-\d\d|\d{8}|\d{6}|\d{4}|00\d|latest)$")
 # OpenRouter's variants (openrouter.ai/docs/guides/routing/model-variants). Other suffixes tell models apart: llama3:8b.
@@ -114,6 +115,8 @@ class Cell:
 
     The search for causes fills the others. `streams`: those of the cell, if they were read (`is_read`). `gone`: the ids of
     those that are billed elsewhere or nowhere; `came`: streams of other cells that are billed here.
+
+    `our_tiers`, `their_tiers`: the tiers of the streams and of the invoices' rows, also where tiers are not compared.
     """
 
     group: GroupKey
@@ -127,6 +130,13 @@ class Cell:
     is_read: bool = False
     gone: set[str] = field(default_factory=set)
     came: list[OurStream] = field(default_factory=list)
+    our_tiers: frozenset[str] = frozenset()
+    their_tiers: frozenset[str] = frozenset()
+
+    @property
+    def other_tiers(self) -> frozenset[str]:
+        """The tiers that the invoices name and no stream has. Rows of costs do not always name the tier: standard is none."""
+        return self.their_tiers - self.our_tiers - {STANDARD}
 
     @property
     def billed(self) -> list[OurStream]:
@@ -243,7 +253,7 @@ class Folding:
             group.provider,
             None if group.model is None else names.get(group.model, group.model),
             group.key if shape.has_keys else None,
-            _tier(group.tier) if shape.has_tiers else None,
+            tier_of(group.tier) if shape.has_tiers else None,
         )
 
     def tokens(self, provider: str, tokens: Tokens) -> Tokens:
@@ -254,8 +264,9 @@ class Folding:
         return Tokens(tokens.input - cached - written, cached, written, tokens.output)
 
 
-def _tier(tier: str | None) -> str:
-    return "standard" if tier in _STANDARD else str(tier)
+def tier_of(tier: str | None) -> str:
+    """The name of a tier."""
+    return STANDARD if tier in _STANDARD else str(tier)
 
 
 def usd_of(streams: Iterable[OurStream]) -> Decimal | None:

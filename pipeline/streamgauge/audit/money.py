@@ -1,4 +1,4 @@
-"""Causes of differences in money: what tokens explain, repeated and missing rows, a wrong unit, a changed price; and the
+"""Causes of differences in money: what tokens explain, repeated and missing rows, a wrong unit, a tier, a new price; and the
 prices that the ledger used, from the costs of streams.
 
 Money is judged only where tokens agree, or are explained: else their difference has no price. A unit is never converted.
@@ -114,6 +114,8 @@ def explain_money(cell: Cell, rates: Rates | None) -> None:
         cell.explain("coverage", ZERO, left)
     elif _is_wrong_unit(cell, left):
         cell.explain("wrong_unit", ZERO, left, cell.billed)
+    elif cell.other_tiers and cell.tokens == ZERO:  # the invoice itself says that it has the price of another tier
+        cell.explain("tier", ZERO, left, cell.billed)
 
 
 def _extra_money(cell: Cell) -> Iterator[Decimal]:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, minus, plus, usd_negated, usd_plus
-from streamgauge.audit.cells import Cell, Folding, OurCell
+from streamgauge.audit.cells import Cell, Folding, OurCell, tier_of
 from streamgauge.audit.explain import day_ends, explain
 from streamgauge.audit.findings import Finding, Findings
 from streamgauge.audit.moves import group_order
@@ -153,11 +153,15 @@ def _cells_of(sums: OurSums, theirs: Theirs, folding: Folding, period: Period) -
     for group in sorted(filter(is_compared, sums.cells), key=group_order):
         our_cell = sums.cells[group]
         our_cell.tokens = folding.tokens(group.provider, our_cell.tokens)
-        cell_at(group).ours.merge(our_cell)
+        cell = cell_at(group)
+        cell.ours.merge(our_cell)
+        cell.our_tiers |= {tier_of(group.tier)}
     for group in sorted(filter(is_compared, theirs.cells), key=group_order):
         billed = theirs.cells[group]
         billed.tokens = folding.tokens(group.provider, billed.tokens)
-        cell_at(group).theirs.merge(billed)
+        cell = cell_at(group)
+        cell.theirs.merge(billed)
+        cell.their_tiers |= {tier_of(group.tier)}
     return cells
 
 
