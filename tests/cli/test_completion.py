@@ -66,7 +66,7 @@ def run(home: Path, *command: str) -> str:
 
 CASES = [
     (("t",), ["tap", "top", "topics"]),
-    (("ledger", ""), ["query", "export", "import", "price", "costs", "budgets"]),
+    (("ledger", ""), ["query", "show", "export", "import", "price", "costs", "budgets"]),
     (("up", "pac"), ["packets"]),
     (("up", "--spool-"), ["--spool-bytes", "--spool-policy", "--spool-age"]),
     (("up", "packets", "--inter"), ["--interface"]),
