@@ -31,7 +31,7 @@ PAGES = (
 RUN = frozenset({"sh", "console", "python"})
 FILES = frozenset({"toml", "yaml", "ini", "sql", "nginx", "haproxy"})
 PARSED = frozenset({"json", "promql"})
-LANGUAGES = RUN | FILES | PARSED | {"text"}
+LANGUAGES = RUN | FILES | PARSED | {"text", "email"}
 
 # Without the texts within a paragraph: to parse them took half of the time.
 _MARKDOWN = MarkdownIt("commonmark").disable("inline")
