@@ -73,6 +73,17 @@ def test_lines_that_are_no_record_are_named_and_the_others_stored(tmp_path: Path
     assert len(list(stored(tmp_path))) == 2
 
 
+def test_a_recording_is_no_file_of_records(tmp_path: Path) -> None:
+    recording, one = tmp_path / "recording.sse", tmp_path / "one.jsonl"
+    recording.write_bytes(b'data: {"id":"1"}\n\ndata: [DONE]\n\n')
+    one.write_bytes(b"no record\n" + line(1))
+    code, said = imported(tmp_path, str(recording), str(one))
+    assert (code, len(list(stored(tmp_path)))) == (1, 1)
+    assert [sentence for sentence in said.splitlines() if "makes records of" in sentence] == [
+        f"{recording}: no line is a record: `streamgauge replay` makes records of recordings"
+    ]
+
+
 def test_a_line_without_an_end_takes_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ledger, "_MAX_LINE", 10_000)
     file = tmp_path / "records.jsonl"

@@ -240,6 +240,8 @@ NOTHING = {
     "list.json": b"[1, 2, 3]",
     "a.toml": b'[package]\nname = "x"\n',
     "a.txt": b"hello\n",
+    "records.jsonl": b'{"schema_version":1,"outcome":"completed"}\n{"schema_version":1}\n',
+    "log.json": b'{"level":"info","message":"data: x"}\r\n\r\n{"level":"in',
     "binary.sse": b"\x7fELF\0\x01\x02",
 }
 # The dialect and the outcome of what is a recording, or the beginning of one.
@@ -252,6 +254,7 @@ SOMETHING = {
     "late": (b"HTTP/1.1 200 OK\r\nA: b\r\n\r\n" + CHAT, "openai-chat", "completed"),
     "error.json": (ERROR_BODY, "openai-chat", "stream_error"),
     "cut.json": (ERROR_BODY[:20], None, "truncated"),
+    "pretty.json": (b'{\n"error": {\n"type": "overloaded_error"', None, "truncated"),
     "page.html": (b"<html>502 Bad Gateway</html>", None, "truncated"),
     "damaged.sse": (b"dat", None, "truncated"),
     "odd.sse": (b'{"name": "x"}', None, "completed"),

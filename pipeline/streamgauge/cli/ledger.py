@@ -468,6 +468,11 @@ class _Imported:
             _say(f"{self.file}: line {line}: {error}")
 
     @property
+    def has_no_record(self) -> bool:
+        """Whether the file has lines, and none of them is a record."""
+        return self.unreadable > 0 and not self.new + self.same + self.different
+
+    @property
     def sentence(self) -> str:
         """All counts."""
         left_out = (
@@ -495,6 +500,8 @@ def _import(settings: Settings, args: Arguments) -> int:
                 imported = _Imported(str(path))
                 _store(ledger, _rows_of_log(path, args, imported), imported)
             _say(imported.sentence)
+            if args.format == RECORDS and imported.has_no_record:
+                _say(f"{imported.file}: no line is a record: `streamgauge replay` makes records of recordings")
             has_findings = has_findings or imported.unreadable > 0 or imported.different > 0
     return FOUND if has_findings else DONE
 

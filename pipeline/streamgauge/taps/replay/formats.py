@@ -3,6 +3,8 @@
 import re
 from enum import Enum, auto
 
+import msgspec
+
 from streamgauge.core.formats.sse import BOM
 
 # How much of a file is checked (bytes): leading comments and blank lines of a cassette fit.
@@ -76,12 +78,26 @@ _HTML_BEGINS = re.compile(rb"\s*<")
 
 def may_be_body(first: bytes) -> bool:
     """Whether a file of no other format, which begins with `first`, may hold a response's body: server-sent events, JSON,
-    HTML, or nothing. Text without a line of server-sent events (a program, a configuration) and binary data do not.
+    HTML, or nothing. Text without a line of server-sent events (a program, a configuration), a JSON document a line (a log,
+    records) and binary data do not.
     """
     text = first.removeprefix(BOM)
     if not text.strip():
         return True
+    if _is_json_lines(text):
+        return False
     return b"\0" not in text and any((_SSE_LINE.search(text), _JSON_BEGINS.match(text), _HTML_BEGINS.match(text)))
+
+
+def _is_json_lines(text: bytes) -> bool:
+    """Whether the first line is a whole JSON object, and another one begins after it."""
+    line, newline, rest = text.lstrip().partition(b"\n")
+    if not (newline and line.startswith(b"{") and rest.lstrip().startswith(b"{")):
+        return False
+    try:
+        return isinstance(msgspec.json.decode(line), dict)
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 def format_of(first: bytes, suffix: str = "") -> Format:
