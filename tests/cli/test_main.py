@@ -3,7 +3,9 @@ sentence.
 """
 
 import contextlib
+import json
 import os
+import re
 import shlex
 import socket
 import sqlite3
@@ -47,7 +49,14 @@ def refused(
     assert done.returncode == code, done.stderr
     assert says in done.stderr
     assert done.stdout == ""
-    return done.stderr
+    return without_time(done.stderr)
+
+
+def without_time(output: str) -> str:
+    """What a command wrote last, if its log has times: as other commands write it."""
+    if output.startswith("{"):
+        return f"streamgauge {json.loads(output)['message']}\n"
+    return re.sub(r"\A\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ streamgauge: ", "streamgauge ", output)
 
 
 def refused_in_one_sentence(code: int, says: str, *arguments: str, ask: Ask = command) -> None:

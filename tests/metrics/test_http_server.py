@@ -207,12 +207,16 @@ def test_after_stop_nothing_listens() -> None:
     asyncio.run(run())
 
 
-@pytest.mark.parametrize(
-    "address", ["", "9464", ":9464", "localhost", "localhost:", "a:b", "::1:80", "h:70000", "h:-1", "[]:1"]
-)
+@pytest.mark.parametrize("address", ["", "9464", ":9464", "localhost", "localhost:", "a:b", "::1:80", "h:-1", "[]:1"])
 def test_invalid_addresses(address: str) -> None:
     with pytest.raises(AdminAddressError, match="HOST:PORT"):
         split_address(address)
+
+
+@pytest.mark.parametrize("port", ["65536", "80850", "9" * 20])
+def test_a_port_that_is_too_large_is_said_to_be(port: str) -> None:
+    with pytest.raises(AdminAddressError, match="its port is above 65535"):
+        split_address(f"127.0.0.1:{port}")
 
 
 def test_addresses_and_hosts_are_taken_apart() -> None:

@@ -24,7 +24,15 @@ from streamgauge.runtime.listeners import Address
 from streamgauge.settings.attributes import Attribute
 from streamgauge.settings.declarations import SETTINGS, Settings
 from streamgauge.settings.sources import load
-from streamgauge.settings.types import ENV_PREFIX, ServerPort, SpanHeader, TokenizerFile, Upstream, parse_address
+from streamgauge.settings.types import (
+    ENV_PREFIX,
+    ServerPort,
+    SpanHeader,
+    TokenizerFile,
+    Upstream,
+    parse_address,
+    parse_upstream,
+)
 from streamgauge.taps.packets.process import PacketSettings
 from streamgauge.taps.proxy.relay_settings import RelaySettings
 from streamgauge.worker.settings import WorkerSettings
@@ -557,6 +565,14 @@ def test_settings_and_topics_take_the_same_prefixes(prefix: str) -> None:
         return True
 
     assert taken(lambda: load({"topic_prefix": prefix})) == taken(lambda: topics.Topics(prefix))
+
+
+@pytest.mark.parametrize("given", ["a=http://x:65536", "a=https://[::1]:99999/v1"])
+def test_a_url_with_a_port_that_is_too_large_says_so(given: str) -> None:
+    with pytest.raises(ValueError, match=r"is not a URL: its port is above 65535"):
+        parse_upstream(given)
+    with pytest.raises(ValueError, match=r"is not a URL: check its host and port"):
+        parse_upstream("a=http://x:port")
 
 
 @pytest.mark.parametrize(

@@ -102,8 +102,15 @@ def _run(argv: Sequence[str] | None) -> int:
 
 
 def _print_error(command: str, error: StreamgaugeError) -> None:
+    import logging  # which takes time to import
+
+    from streamgauge.runtime.log_time import logs_with_times
+
     sys.stdout.flush()  # keeps the order if both streams go to one place
-    sys.stderr.write(redacted_text(f"streamgauge {command}: {error}\n"))
+    if logs_with_times():  # a command that stays: this is the last line of its log
+        logging.getLogger("streamgauge").error("%s", redacted_text(f"{command}: {error}"))
+    else:
+        sys.stderr.write(redacted_text(f"streamgauge {command}: {error}\n"))
 
 
 class Terminated(KeyboardInterrupt):

@@ -382,12 +382,19 @@ def host_name(host: str) -> str | None:
     return name.lower().removesuffix(".") if _PORT.fullmatch(port) else None
 
 
+# The length comes first: Python refuses to convert a very long number.
+_PORT_NUMBER = re.compile("[0-9]{1,20}", re.ASCII)
+_MAX_PORT = 65_535
+
+
 def split_address(address: str) -> tuple[str, int]:
     """HOST:PORT as a pair; an IPv6 host stands in brackets. Raises AdminAddressError."""
     host, _, port = address.rpartition(":")
     plain = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    if not plain or not port.isascii() or not port.isdigit() or int(port) > 65_535 or (plain == host and ":" in host):
+    if not plain or not _PORT_NUMBER.fullmatch(port) or (plain == host and ":" in host):
         raise AdminAddressError(f"{address!r} is not an admin address: write HOST:PORT")
+    if int(port) > _MAX_PORT:
+        raise AdminAddressError(f"{address!r} is not an admin address: its port is above {_MAX_PORT}")
     return plain, int(port)
 
 

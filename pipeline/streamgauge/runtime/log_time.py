@@ -13,7 +13,11 @@ def rfc3339(seconds: float | None = None, digits: int = 0) -> str:
     return written.replace("+00:00", "Z")
 
 
-class TimedLine(logging.Formatter):
+class Timed(logging.Formatter):
+    """A form of log lines that has the time."""
+
+
+class TimedLine(Timed):
     """A log record as a line with its time. The frames of a fault follow in lines of their own, as without a formatter."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -26,3 +30,8 @@ def log_with_times(level: int = logging.WARNING) -> None:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TimedLine())
     logging.basicConfig(level=level, handlers=[handler])
+
+
+def logs_with_times() -> bool:
+    """Whether this process logs with times, so that a last sentence to its operator belongs into the log."""
+    return any(isinstance(handler.formatter, Timed) for handler in logging.getLogger().handlers)

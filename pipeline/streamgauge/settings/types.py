@@ -306,8 +306,10 @@ def http_parts(url: str, shown: str) -> SplitResult | None:
     try:
         parts = urlsplit(url)
         port = parts.port
-    except ValueError:
-        raise ValueError(f"{shown!r} is not a URL: check its host and port") from None
+    except ValueError as error:
+        is_large = "out of range" in str(error)
+        fault = f"its port is above {_MAX_PORT}" if is_large else "check its host and port"
+        raise ValueError(f"{shown!r} is not a URL: {fault}") from None
     return parts if parts.scheme in ("http", "https") and parts.hostname and port != 0 else None
 
 

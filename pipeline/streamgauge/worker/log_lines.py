@@ -7,10 +7,10 @@ import threading
 import msgspec
 
 from streamgauge.runtime.faults import described, frames_with_causes, report_fault
-from streamgauge.runtime.log_time import rfc3339
+from streamgauge.runtime.log_time import Timed, rfc3339
 
 
-class OneLine(logging.Formatter):
+class OneLine(Timed):
     """Formats a log record as one line of JSON. An exception is logged with the code places of its traceback.
 
     `stacks` of a record (`extra={"stacks": ...}`): the frames of each thread and task.
