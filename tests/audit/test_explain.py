@@ -374,6 +374,7 @@ def test_more_output_than_what_was_seen_is_billed_of_aborted_streams() -> None:
     """One token more cannot be a stream that wrote 400 characters."""
     partial = a_stream(Tokens(900, 0, 0, 1), is_final=False, is_completed=False, chars=400)
     assert explained(a_cell([*ten(), partial], Tokens(0, 0, 0, 1))) == {"unexplained": Tokens(0, 0, 0, 1)}
+    assert explained(a_cell([*ten(), partial], Tokens(0, 0, 0, 30))) == {"unexplained": Tokens(0, 0, 0, 30)}
     assert explained(a_cell([*ten(), partial], Tokens(0, 0, 0, 90))) == {"aborted_without_usage": Tokens(0, 0, 0, 90)}
 
 

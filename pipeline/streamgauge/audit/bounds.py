@@ -31,8 +31,9 @@ from streamgauge.audit.theirs import BATCH
 # The largest input of a request (tokens): the largest context that providers offer. The size of a request's body is no bound,
 # since input may be held by reference: a URL, the id of a file, the id of an earlier response.
 MAX_INPUT = 2_000_000
-# Characters of text that a token of output has at most, in a whole stream. In English text it is about four, in code three.
-MAX_CHARS = 20
+# Characters of text that a token of output has at most, in a whole stream: it may be billed; and that it usually has at most:
+# a cause is named. In English text it is about four, in code three.
+MAX_CHARS, USUAL_CHARS = 20, 8
 # So many streams that are not billed in other cells show that such streams are not billed.
 ENOUGH = 5
 
@@ -208,7 +209,7 @@ class _Possible:
         streams = self.streams_of(cause)
         if cause not in (ABORTED, NOT_REPORTED):
             return True
-        has_text = sum(stream.chars for stream in streams) <= MAX_CHARS * (self._rest.output + _output(streams))
+        has_text = sum(stream.chars for stream in streams) <= USUAL_CHARS * (self._rest.output + _output(streams))
         return has_text and _holds(streams, self._rest)
 
     def streams_of(self, cause: str) -> list[OurStream]:
