@@ -386,9 +386,16 @@ def test_repeated_rows_beside_an_aborted_stream_are_undecided() -> None:
 
 
 def test_a_way_to_count_may_be_a_part_of_what_aborted_streams_are_billed() -> None:
+    """It concerns a model: a single cell does not show it."""
     more = plus(Tokens(0, 0, 0, 3_200), UNSEEN)
-    cell = a_cell([*ten(), without_usage()], more, more_requests=1)
-    assert explained(cell) == {"aborted_without_usage or reasoning_counted_differently": more}
+    cells = []
+    for number in range(2):
+        group = GROUP._replace(day=day_after(DAY, number))
+        streams = [stream._replace(group=group) for stream in [*ten(), without_usage()]]
+        cells.append(a_cell(streams, more, group=group, more_requests=1))
+    assert explained(cells[0]) == {"aborted_without_usage": more}
+    cells[0].explanations.clear()
+    assert explained(*cells) == {"aborted_without_usage or reasoning_counted_differently": plus(more, more)}
 
 
 def test_tokens_of_another_key_among_others_are_not_missing() -> None:

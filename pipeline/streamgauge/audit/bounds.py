@@ -63,6 +63,7 @@ class Habits:
 
     def __init__(self, cells: Iterable[Cell]) -> None:
         self._unbilled: dict[object, Counter[str]] = {}
+        self._held: Counter[object] = Counter()
         self._is_counted: set[bool] = set()
         for cell in cells:
             if cell.billed_day and cell.ours.streams and min(cell.rest) >= 0 and not cell.undecided:
@@ -71,10 +72,14 @@ class Habits:
                     self._learn_unbilled(cell)
 
     def _learn_ways(self, cell: Cell) -> None:
-        """Learn the ways to count that do not hold: what they add is not even a part of what is left."""
+        """Learn the ways to count that do not hold: what they add is not even a part of what is left; and those that may."""
         known = {explanation.cause for explanation in cell.explanations}
         for part in ways_of(cell):
-            if part.cause not in known and not _is_part(part.tokens, cell.rest):
+            if part.cause in known:
+                continue
+            if _is_part(part.tokens, cell.rest):
+                self._held[part.cause, part.way] += 1
+            else:
                 self._add((part.cause, part.way), cell, ENOUGH)
 
     def _learn_unbilled(self, cell: Cell) -> None:
@@ -91,6 +96,10 @@ class Habits:
         """Whether streams of a kind, or tokens that a way to count adds, are not billed on the day of a cell."""
         days = +self._unbilled.get(what, Counter())
         return days.total() >= ENOUGH and holds_on(days, cell.group.day)
+
+    def may_hold(self, part: Hypothesis) -> bool:
+        """Whether a hypothesis may be a part of a rest. A way to count concerns a model: one cell alone does not show it."""
+        return part.change is None or self._held[part.cause, part.way] > 1
 
     @property
     def counts_aborted(self) -> bool:
@@ -197,6 +206,7 @@ class _Possible:
             and is_counted
             and part.cause not in combination.causes
             and not (part.cause == RETRIES and any(stream.is_refused for stream in part.streams))
+            and self._habits.may_hold(part)
             and not self._habits.exclude(what, self._cell)
         )
 
