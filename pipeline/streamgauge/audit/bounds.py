@@ -75,9 +75,7 @@ class Habits:
         """Learn the ways to count that do not hold: what they add is not even a part of what is left; and those that may."""
         known = {explanation.cause for explanation in cell.explanations}
         for part in ways_of(cell):
-            if part.cause in known:
-                continue
-            if _is_part(part.tokens, cell.rest):
+            if part.cause in known or _is_part(part.tokens, cell.rest):
                 self._held[part.cause, part.way] += 1
             else:
                 self._add((part.cause, part.way), cell, ENOUGH)
