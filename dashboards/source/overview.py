@@ -12,6 +12,7 @@ from dashboards.source.panel import (
     GREEN,
     NONE_AT_ALL,
     OBJECTIVE,
+    P95_AGO,
     RED,
     UNJUDGED,
     YELLOW,
@@ -45,7 +46,7 @@ _FIRST = "time_to_first_token_seconds"
 _NO_RULES = "no rules in Prometheus"
 # Of a share of what an objective allows: yellow once half is used up, red if it is exceeded.
 _ALLOWED: Thresholds = (Threshold(None, GREEN), Threshold(0.5, YELLOW), Threshold(1.0, RED))
-_OF_ALLOWED = "times what is allowed"
+_OF_ALLOWED = "times allowed"
 
 # A query for a time that ends so long ago.
 _Ago = Callable[[str], str]
@@ -165,7 +166,7 @@ _GRAPHS = (
             Query(quantile(0.5, _FIRST), "p50"),
             Query(quantile(0.95, _FIRST), "p95"),
             Query(quantile(0.99, _FIRST), "p99", exemplars=True),
-            Query(quantile(0.95, _FIRST, ago=WEEK), AGO),
+            Query(quantile(0.95, _FIRST, ago=WEEK), P95_AGO),
             Query(objective(FAST_ENOUGH), OBJECTIVE),
         ),
     ),
@@ -289,12 +290,12 @@ def _alert_table() -> Table:
             Query(f"max by (alertname, severity, alertstate, of) ({of_subject})", "{{alertname}} {{alertstate}}"),
         ),
         labels={
-            "alertname": Column("alert", links=runbook, width=190),
-            "severity": Column("severity", width=75),
-            "alertstate": Column("state", width=70),
-            "of": Column("of", width=190),
+            "alertname": Column("alert", links=runbook, width=170),
+            "severity": Column("severity", width=72),
+            "alertstate": Column("state", width=66),
+            "of": Column("of", width=200),
         },
-        values=(Column("since", "dateTimeFromNow", width=120),),
+        values=(Column("since", "dateTimeFromNow", width=112),),
         width=10,
         height=8,
         no_value="no alert is pending or fires",

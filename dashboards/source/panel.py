@@ -29,6 +29,8 @@ DATASOURCE = DataSourceRef("prometheus", "${datasource}")
 NO_TRAFFIC = "no traffic"
 # The legend of the second value of a tile, which is drawn without a colour.
 AGO = "a week ago"
+# The legend of a line with the 95th percentile of then.
+P95_AGO = f"p95 {AGO}"
 # The legend of a line that an objective of the rules draws.
 OBJECTIVE = "objective"
 # The colours of what has the same name on every dashboard, as on the built-in page: a stream that its client left is no
@@ -46,6 +48,7 @@ COLOURS = {
     "p95": "light-blue",
     "p99": "blue",
     AGO: "text",
+    P95_AGO: "text",
     OBJECTIVE: "red",
     "input_uncached": "blue",
     "input_cached": "light-blue",
@@ -180,11 +183,9 @@ class TimeSeries(Panel):
         if self.right is not None:
             axis = {"custom.axisPlacement": "right", "custom.axisLabel": self.right}
             panel.override_by_name(self.right, [DynamicConfigValue(name, value) for name, value in axis.items()])
-        # The others have a colour by their name, so that a model has the same one on each panel.
-        panel.color_scheme(FieldColor().mode(dashboard.FieldColorModeId.PALETTE_CLASSIC_BY_NAME))
         for name in self._coloured():
             look: dict[str, object] = {"color": _fixed(COLOURS[name])}
-            if name in (AGO, OBJECTIVE):
+            if name in (P95_AGO, OBJECTIVE):
                 look["custom.lineStyle"] = {"fill": "dash", "dash": [8, 6]}
             panel.override_by_name(name, [DynamicConfigValue(option, value) for option, value in look.items()])
         return panel.build()

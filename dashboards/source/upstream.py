@@ -23,6 +23,7 @@ from dashboards.source.queries import (
 from streamgauge.metrics.rules_slo import FAST_ENOUGH, MAY_BREAK
 
 _FIRST_TOKEN, _FIRST_BYTE = "time_to_first_token_seconds", "time_to_first_byte_seconds"
+# The pauses have no exemplars: a stream has many of them.
 _GAPS, _PER_TOKEN = "inter_chunk_latency_seconds", "inter_token_latency_seconds"
 _WHOLE, _LONGEST = "stream_duration_seconds", "longest_gap_seconds"
 _NO_ERRORS = "no errors"
@@ -31,13 +32,20 @@ _SHARES = (0.5, 0.95, 0.99)
 
 def _percentiles(title: str, help: str, histogram: str, *more: Query, alerts: tuple[str, ...] = ()) -> Panel:
     """p50, p95 and p99 of a histogram beside each other."""
-    lines = (Query(quantile(part, histogram), f"p{part:.0%}"[:-1], exemplars=part == _SHARES[-1]) for part in _SHARES)
+    single = histogram != _GAPS
+    lines = (
+        Query(quantile(part, histogram), f"p{part:.0%}"[:-1], exemplars=single and part == _SHARES[-1])
+        for part in _SHARES
+    )
     return TimeSeries(title=title, help=help, unit="s", alerts=alerts, queries=(*lines, *more))
 
 
 def _heatmap(title: str, help: str, histogram: str) -> Heatmap:
-    query = Query(rate(f"{histogram}_bucket", by="le"), "{{le}}", exemplars=True)
-    text = f"{help} The darker a field, the more of them. A point is one stream: its tooltip leads to it."
+    single = histogram != _GAPS
+    query = Query(rate(f"{histogram}_bucket", by="le"), "{{le}}", exemplars=single)
+    text = f"{help} The stronger the colour of a field, the more of them."
+    if single:
+        text += " A point is one stream: its tooltip leads to it."
     return Heatmap(title=title, help=text, unit="s", width=8, queries=(query,))
 
 

@@ -46,7 +46,7 @@ for (const dashboard of dashboards) {
   await page.goto(pathToFileURL(html).href);
   await page.waitForSelector('[data-drawn]', { timeout: 60_000 });
   await page.waitForTimeout(1500);
-  await page.screenshot({ path: join(out, `${dashboard.name}.png`), fullPage: true });
+  await page.locator('[data-drawn]').screenshot({ path: join(out, `${dashboard.name}.png`) });
   const failed = await page.locator('[data-failed]').allInnerTexts();
   for (const text of failed) {
     broken = true;
