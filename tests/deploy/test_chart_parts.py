@@ -9,6 +9,8 @@ import pytest
 import yaml
 
 from streamgauge.kafka.topics import Topics
+from streamgauge.metrics.rule_files import prometheus_rules
+from streamgauge.metrics.rules import Links
 from streamgauge.settings.declarations import DEFAULT_PARTITIONS
 from tests.deploy.chart import CHART, DEFAULTS, NAMESPACE, RELEASE, VALUES, of_kind, pods, sidecar_patch, values_file
 from tests.deploy.tools import ROOT, run
@@ -116,7 +118,9 @@ def test_prometheus_scrapes_the_admin_ports(name: str) -> None:
 
 def test_rules_and_dashboards_are_the_generated_ones() -> None:
     (rules,) = of_kind("full", "PrometheusRule")
-    assert rules["spec"] == yaml.safe_load((ROOT / "dashboards/prometheus/rules/streamgauge.yml").read_text())
+    links = Links("https://gauge.example.org", "https://grafana.example.org")
+    assert rules["spec"] == yaml.safe_load(prometheus_rules(links=links))
+    assert "127.0.0.1" not in json.dumps(rules["spec"])
     found = {
         file: text
         for one in of_kind("full", "ConfigMap")
