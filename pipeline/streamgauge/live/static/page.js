@@ -308,9 +308,10 @@ byId("pause").addEventListener("click", () => {
 });
 for (const form of [byId("choice"), byId("filters")]) {
   form.addEventListener("submit", (event) => event.preventDefault());
-  form.addEventListener("input", () => {
+  form.addEventListener("input", ({ target }) => {
     writeAddress();
-    update();
+    if (target.id === "first" && shown) showOverview(shown); // both times are in the answer
+    else update();
   });
 }
 byId("clear").addEventListener("click", () => {
