@@ -3,7 +3,7 @@
 import { UNKNOWN, count, describe, element, fill, money, percent, seconds } from "./cells.js";
 import { available, forgetAll, heatmap, histogram, lines } from "./charts.js";
 import { choiceQuery, choose, clear, finishedQuery, isFiltered, offer, readAddress, showMore, showStreams, valueOf, writeAddress } from "./streams.js";
-import { showTables, showTiles } from "./summary.js";
+import { periodText as hourText, showTables, showTiles } from "./summary.js";
 import { showProblem, showTimeline } from "./timeline.js";
 
 const EVERY_MS = 2000;
@@ -187,7 +187,7 @@ function showStart({ live, summary, finished }) {
   ];
   const text = live.partitions !== null
     ? "No stream is open, and the ledger has none of the last hour. A tap must ship to the brokers of this worker: `streamgauge doctor --kafka HOST:PORT` checks them."
-    : "No stream is open, and none has ended in the last hour. Send a request through this process: its stream is here within two seconds.";
+    : `No stream is open, and none has ended ${hourText(summary)}. Send a request through this process: its stream is here within two seconds.`;
   const content = element("div", {}, element("p", {}, text), ...(live.partitions === null ? clients.flatMap(of) : []));
   if (!place.firstChild?.isEqualNode(content)) place.replaceChildren(content);
 }

@@ -1,7 +1,7 @@
 // Open and finished streams as one list, and the filters of the page, which are in its address.
 
 import { UNKNOWN, count, element, fill, money, outcomeKind, seconds, shortId, ticks } from "./cells.js";
-import { errorText } from "./timeline.js";
+import { periodText } from "./summary.js";
 
 const byId = (id) => document.getElementById(id);
 export const CHOICES = ["upstream", "model", "tenant"];
@@ -168,5 +168,5 @@ export function showStreams(open, finished, summary) {
     finished.more ? "more have ended" : "",
   ].filter(Boolean).join(", ");
   byId("streams-empty").hidden = rows.length > 0;
-  byId("streams-empty").textContent = isFiltered() ? "No stream matches the filters." : "No stream is open, and none has ended in the last hour.";
+  byId("streams-empty").textContent = isFiltered() ? "No stream matches the filters." : `No stream is open, and none has ended ${periodText(summary)}.`;
 }
