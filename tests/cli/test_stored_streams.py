@@ -18,6 +18,7 @@ from streamgauge.live.mailbox import NoAnswerError
 from streamgauge.live.stored import BROKEN_OUTCOMES, Wanted
 from streamgauge.prices import Prices
 from streamgauge.prices.price_file import NO_PRICES
+from tests.ledger.statements import each_statement
 from tests.metrics.records import ABSENT, make_record, make_timing
 
 NOW_S = 1_800_000_000.0
@@ -167,6 +168,26 @@ def test_more_groups_than_are_shown_are_counted(ledger: Ledger, monkeypatch: pyt
     store(ledger, 2, 10, response_model="b")
     summary = streams_of(ledger).summary(())
     assert ([group.name for group in summary.models or ()], summary.not_shown) == (["a"], {"model": 1})
+
+
+def test_numbers_and_lists_read_the_hour_alone(ledger: Ledger) -> None:
+    for number in range(20):
+        store(ledger, number, 600 * number + 5)
+    streams, plans = streams_of(ledger), list[str]()
+
+    def explain(connection: Any, cursor: Any, sql: str, parameters: Any) -> None:
+        if "FROM records" in sql:
+            lines = connection.connection.dbapi_connection.execute(f"EXPLAIN QUERY PLAN {sql}", parameters)
+            plans.extend(line[3] for line in lines.fetchall() if " records " in f"{line[3]} ")
+
+    with each_statement(explain):
+        assert streams.summary(()).hour.streams == 6
+        for sort in ("worst", "newest", "slowest"):
+            assert len(streams.finished(Wanted(age_s=3_600, sort=sort)).streams) == 6
+    by_start = "SEARCH records USING INDEX records_by_start (<expr>>? AND <expr><?)"
+    of_resumed = [plan for plan in plans if "records_legs" in plan or "records_reread" in plan]
+    others = {plan.replace("<expr>>?)", "<expr>>? AND <expr><?)") for plan in plans if plan not in of_resumed}
+    assert others == {by_start}
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------
