@@ -7,6 +7,7 @@ import re
 from collections.abc import Awaitable, Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from uuid import UUID
 
 import pytest
@@ -58,6 +59,8 @@ def test_streams_and_a_stream_are_json() -> None:
         ("/streams/1", 400, "UUID"),
         (f"/streams/{UUID(int=1)}", 404, "no such stream"),
         ("/streams/", 400, "UUID"),
+        ("/finished?outcome=eror", 400, "outcome is one of broken, completed"),
+        ("/finished?id=xyz", 400, "id is a stream id"),
     ],
 )
 def test_what_cannot_be_answered_says_why(target: str, status: int, error: str) -> None:
@@ -67,6 +70,37 @@ def test_what_cannot_be_answered_says_why(target: str, status: int, error: str) 
         assert error in json.loads(answer.body)["error"]
 
     serving(test)
+
+
+def test_without_a_ledger_the_process_answers_for_itself() -> None:
+    async def test(server: AdminServer) -> None:
+        summary = json.loads((await ask(server.address, "/summary?model=m")).body)
+        assert (summary["source"], summary["models"], summary["hour"]["streams"]) == ("process", None, 0)
+        finished = json.loads((await ask(server.address, "/finished")).body)
+        assert finished == {"source": "process", "streams": [], "more": False}
+        assert json.loads((await ask(server.address, "/clients")).body) == []
+
+    serving(test)
+
+
+class GoneLedger:
+    """A ledger that cannot be read."""
+
+    def _fails(self, _: object) -> Any:
+        raise NoAnswerError("the ledger cannot be read")
+
+    summary = finished = stream = _fails
+
+
+def test_a_ledger_that_cannot_be_read_is_said() -> None:
+    async def test(server: AdminServer) -> None:
+        for path in ("/summary", "/finished", f"/streams/{UUID(int=1)}"):
+            answer = await ask(server.address, path)
+            assert (answer.status, json.loads(answer.body)["error"]) == (503, "the ledger cannot be read")
+        assert (await ask(server.address, "/streams")).status == 200
+
+    process = Process()
+    serving(test, LivePages(DirectAsk(process.view), GoneLedger()))
 
 
 def test_a_busy_assembler_is_said() -> None:
