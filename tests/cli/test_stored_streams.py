@@ -1,6 +1,7 @@
 """What the page shows of a ledger: the last hour beside yesterday's, lists, and streams that ended long ago."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,18 @@ def test_numbers_and_lists_read_the_hour_alone(ledger: Ledger) -> None:
     of_resumed = [plan for plan in plans if "records_legs" in plan or "records_reread" in plan]
     others = {plan.replace("<expr>>?)", "<expr>>? AND <expr><?)") for plan in plans if plan not in of_resumed}
     assert others == {by_start}
+
+
+def test_a_record_that_cannot_be_read_hides_no_other(ledger: Ledger) -> None:
+    store(ledger, 1, 10)
+    began = datetime.fromtimestamp(NOW_S - 20, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+    row = row_of(make_record(stream_id=name_of(2), started_at=began))
+    ledger.insert([replace(row, record=b'{"stream_id":1,"cost":null}')])
+    streams = streams_of(ledger)
+    assert streams.summary(()).hour.streams == 2
+    assert ids(streams) == [1]
+    assert ids(streams, part=name_of(2)) == []
+    assert streams.stream(UUID(name_of(2))) is None
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------

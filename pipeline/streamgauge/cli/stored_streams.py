@@ -90,7 +90,7 @@ class _WithCost(msgspec.Struct):
 
 
 class _OfRecord(msgspec.Struct):
-    started_at: str | None
+    started_at: str | None = None
 
 
 _TIMED = msgspec.json.Decoder(_Timed)
@@ -211,7 +211,7 @@ class LedgerStreams:
     def _finished(self, wanted: Wanted) -> Finished:
         now_us = _microseconds(self._wall())
         records = self._records(without_age(wanted, now_us / 1e6))
-        rows = [self._row(record, now_us) for record in records[: wanted.limit]]
+        rows = [row for record in records[: wanted.limit] if (row := self._row(record, now_us)) is not None]
         return Finished("ledger", rows, len(records) > wanted.limit)
 
     def _records(self, wanted: Wanted) -> list[bytes]:
@@ -247,12 +247,17 @@ class LedgerStreams:
         return [
             record
             for row, record in rows
-            if all(getattr(row, key) == value for key, value in keys.items())
+            if row is not None
+            and all(getattr(row, key) == value for key, value in keys.items())
             and (not wanted.outcomes or row.outcome in wanted.outcomes)
         ]
 
-    def _row(self, stored: bytes, now_us: int) -> Row:
-        record = _RECORD.decode(stored)
+    def _row(self, stored: bytes, now_us: int) -> Row | None:
+        """None for a record that this version cannot read: one of an earlier version may lack members."""
+        try:
+            record = _RECORD.decode(stored)
+        except msgspec.DecodeError:
+            return None
         row = row_of(record)
         row.tenant = record.tenant or self._tenants.get(record.credential_id or "")
         cost = _COST.decode(stored).cost
@@ -268,8 +273,11 @@ class LedgerStreams:
         if not found:
             return None
         stored = found[0]
+        row = self._row(stored, _microseconds(self._wall()))
+        if row is None:
+            return None
         record = _RECORD.decode(stored)
-        timeline = timeline_of(self._row(stored, _microseconds(self._wall())), record, [], record.counts.reads)
+        timeline = timeline_of(row, record, [], record.counts.reads)
         timeline.source = "ledger"
         timeline.cost = _COST.decode(stored).cost
         if timeline.cost is None and (costs := self._ledger.costs_of(name)):
@@ -310,7 +318,10 @@ class _Hour:
         self.minutes: Counter[int] = Counter()
         self.broken: Counter[int] = Counter()
         for stored in ledger.query(MAX_TIMED, chosen, newest_first=True):
-            record = _TIMED.decode(stored)
+            try:
+                record = _TIMED.decode(stored)
+            except msgspec.DecodeError:
+                continue  # of an earlier version, which stored what this one refuses: the sums have it
             minute = _started_us(record.started_at) // 60_000_000 * 60
             self.minutes[minute] += 1
             self.broken[minute] += record.outcome not in FINE
