@@ -94,7 +94,7 @@ def test_totals_leave_nothing_in_the_file(tmp_path: Path) -> None:
         tables = database.execute(
             "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'"
         ).fetchall()
-    assert sorted(tables) == [("audit_runs",), ("records",)]
+    assert sorted(tables) == [("audit_runs",), ("earlier_costs",), ("records",)]
 
 
 def test_totals_are_of_one_moment_while_others_write(tmp_path: Path) -> None:
