@@ -35,7 +35,7 @@ def test_a_number_is_outside_if_it_is_beyond_the_range_and_its_tolerance(tmp_pat
     assert found == {"below", "above"}
 
 
-def test_a_range_that_is_wider_than_half_of_the_number_accuses_nobody(tmp_path: Path) -> None:
+def test_a_range_that_is_wider_than_half_of_the_number_is_no_finding(tmp_path: Path) -> None:
     lines = [line("wide", 400, 500, 701), line("narrow", 400, 500, 700), line("far", 2_000, 500, 1_000)]
     path = tmp_path / "recounts.jsonl"
     path.write_text("\n".join(lines))

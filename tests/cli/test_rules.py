@@ -50,7 +50,7 @@ def test_a_threshold_between_two_buckets_is_refused(capsys: pytest.CaptureFixtur
         (["--dashboards", "https://"], "--dashboards: give a URL"),
         (
             ["--ledger", "postgresql://gauge:secret@db/gauge"],
-            "--ledger: everyone who is notified would read the password",
+            "--ledger: the receivers of an alert would read the password",
         ),
     ],
 )

@@ -60,8 +60,8 @@ class Links:
 
     `page`: an admin port, whose page shows the streams and which serves the runbooks; `dashboards`: Grafana; `runbooks`: the
     address below which the files of docs/runbooks are published instead; `ledger`: a database for commands, else DATA_DIR.
-    Raises ValueError for an address that is no URL, and for a ledger's URL with a password, which everyone who is notified
-    could read.
+    Raises ValueError for an address that is no URL, and for a ledger's URL with a password, which the receivers of an
+    alert would read.
     """
 
     page: str = "http://127.0.0.1:9464"
@@ -74,7 +74,7 @@ class Links:
             if not url.startswith(("http://", "https://")) or not urlsplit(url).hostname:
                 raise ValueError(f"{option}: give a URL, as in https://host:port; {url} is none")
         if self.ledger is not None and urlsplit(self.ledger).password is not None:
-            raise ValueError("--ledger: everyone who is notified would read the password: leave it out of the URL")
+            raise ValueError("--ledger: the receivers of an alert would read the password: leave it out of the URL")
 
 
 class Durations:

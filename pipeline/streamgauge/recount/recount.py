@@ -34,7 +34,7 @@ REASONS = (
     TOO_LONG,
     WIDE_BAND,
 )
-# A range that is wider than this part of the reported number accuses nobody: half of it.
+# A range that is wider than this part of the reported number (half of it) makes no finding.
 WIDEST_PART = 2
 # With one of these the counted text is the whole delivered text all the same.
 _STILL_EXACT = {NOT_COMPLETED, WIDE_BAND}
