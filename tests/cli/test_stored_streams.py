@@ -86,6 +86,22 @@ def test_the_last_hour_is_read_and_compared_with_yesterday(ledger: Ledger) -> No
     assert (summary.streams, len(summary.minutes)) == ([1, 2, 1], 3)
 
 
+def test_streams_are_counted_where_only_the_newest_times_are_read(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcomes = ("completed", "truncated", "client_abort", "completed", "stream_error")
+    for number, (ago, outcome) in enumerate(zip((10, 70, 80, 3_500, 3_501), outcomes, strict=True)):
+        store(ledger, number, ago, outcome=outcome, timing=make_timing(first_token_s=0.1 * (number + 1)))
+    whole = streams_of(ledger).summary(())
+    monkeypatch.setattr(stored_streams, "MAX_TIMED", 2)
+    summary = streams_of(ledger).summary(())
+    assert (summary.streams, summary.broken) == (whole.streams, whole.broken) == ([2, 2, 1], [1, 1, 0])
+    assert rounded(summary.hour.first_token) == (0.1, 0.2, 2)
+    assert whole.hour.times_since is None
+    assert summary.hour.times_since is not None
+    assert datetime.fromisoformat(summary.hour.times_since).timestamp() == NOW_S - 70
+
+
 def test_of_a_part_of_the_hour_it_says_since_when(ledger: Ledger) -> None:
     clock = Clock()
     streams = streams_of(ledger, clock=clock)

@@ -256,6 +256,24 @@ def test_the_slowest_waited_longest_for_a_token_or_for_the_end_without_one(ledge
         ledger.slowest(1, Filter(where=(("colour", "x"),)))
 
 
+def test_records_are_counted_by_minute_and_outcome(ledger: Ledger) -> None:
+    starts = {1: "00:00.000000", 2: "00:59.999999", 3: "01:00.000000", 4: "01:30.000000", 5: "03:00.000000"}
+    ledger.insert(
+        [
+            make_row(number, started_at=f"2026-03-01T10:{start}Z", outcome="truncated" if number == 4 else "completed")
+            for number, start in starts.items()
+        ]
+    )
+    ledger.insert([make_row(6, started_at=None)])
+    first_s = int(datetime(2026, 3, 1, 10, tzinfo=UTC).timestamp())
+    expected = [(first_s, "completed", 2), (first_s + 60, "completed", 1), (first_s + 60, "truncated", 1)]
+    assert ledger.minutes(Filter()) == [*expected, (first_s + 180, "completed", 1)]
+    assert ledger.minutes(Filter(until_us=(first_s + 180) * 1_000_000)) == expected
+    assert ledger.minutes(Filter(where=(("outcome", "truncated"),))) == expected[2:]
+    with pytest.raises(UnknownKeyError):
+        ledger.minutes(Filter(where=(("colour", "x"),)))
+
+
 def test_a_record_is_found_by_its_id_or_by_the_beginning_or_the_end_of_it(ledger: Ledger) -> None:
     first, second, third = (
         "01a1eb37-0406-7072-8eb1-d94bcdf84404",

@@ -54,6 +54,8 @@ def test_ids_and_the_slowest_are_looked_for_in_all(two: tuple[Ledger, Ledger]) -
     several = SeveralLedgers(two)
     assert [json.loads(record)["stream_id"] for record in several.slowest(3)] == names(2, 3, 1)
     assert len(several.slowest(2)) == 2
+    assert sum(streams for _, _, streams in several.minutes(Filter())) == 4
+    assert len(several.minutes(Filter())) == len({minute[:2] for minute in several.minutes(Filter())})
     one.insert([make_row(4, stream_id=ends[0])])
     other.insert([make_row(5, stream_id=ends[1])])
     assert [json.loads(record)["stream_id"] for record in several.with_id(names(2)[0], 9)] == names(2)

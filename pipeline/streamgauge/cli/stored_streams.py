@@ -310,28 +310,33 @@ class _Times:
 
 
 class _Hour:
-    """The numbers of the streams of a filter, read at once: sums by SQL, times from the records."""
+    """The numbers of the streams of a filter: sums by SQL, times from the newest MAX_TIMED records."""
 
     def __init__(self, ledger: Ledger, chosen: Filter, tenants: Mapping[str, str]) -> None:
         self._totals = ledger.totals((*KEYS, "outcome"), chosen)
         self._times: dict[tuple[str | None, ...], _Times] = {}
         self.minutes: Counter[int] = Counter()
         self.broken: Counter[int] = Counter()
-        for stored in ledger.query(MAX_TIMED, chosen, newest_first=True):
+        for minute, outcome, streams in ledger.minutes(chosen):
+            self.minutes[minute] += streams
+            self.broken[minute] += 0 if outcome in FINE else streams
+        self._times_since: str | None = None
+        for number, stored in enumerate(ledger.query(MAX_TIMED, chosen, newest_first=True), 1):
             try:
                 record = _TIMED.decode(stored)
             except msgspec.DecodeError:
                 continue  # of an earlier version, which stored what this one refuses: the sums have it
-            minute = _started_us(record.started_at) // 60_000_000 * 60
-            self.minutes[minute] += 1
-            self.broken[minute] += record.outcome not in FINE
+            if number == MAX_TIMED < self.minutes.total():
+                self._times_since = record.started_at
             if record.is_measured:
                 tenant = record.tenant or tenants.get(record.credential_id or "")
                 keys = record.upstream, record.response_model or record.request_model, tenant
                 self._times.setdefault(keys, _Times()).add(record)
 
     def numbers(self) -> Numbers:
-        return _numbers(self._totals, self._times.values())
+        numbers = _numbers(self._totals, self._times.values())
+        numbers.times_since = self._times_since
+        return numbers
 
     def groups(self, at: int) -> list[Group]:
         """The numbers by one of KEYS, those with most streams first."""

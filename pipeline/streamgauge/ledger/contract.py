@@ -239,6 +239,12 @@ class Reader(Protocol):
         the resumed stream is not chosen. Raises UnknownKeyError, LedgerUnavailableError.
         """
 
+    def minutes(self, chosen: Filter) -> list[tuple[int, str, int]]:
+        """The chosen records that have a start, by minute of it: (seconds since 1970, outcome, number of records), sorted.
+
+        Raises UnknownKeyError, LedgerUnavailableError.
+        """
+
     def slowest(self, limit: int, chosen: Filter = ALL_RECORDS) -> list[bytes]:
         """The chosen records, as JSON, that waited longest for a first token, or for the end of a stream without one: at most
         `limit`, the longest wait first, equal ones by start and id. Raises UnknownKeyError, LedgerUnavailableError.

@@ -5,6 +5,7 @@ with its origin only if both are in one ledger.
 """
 
 import heapq
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -40,6 +41,15 @@ class SeveralLedgers:
         """See Reader.totals."""
         chosen = self._with_attributes(chosen, by)
         return add_totals([ledger.totals(by, chosen) for ledger in self._ledgers], newest_first=newest_first)
+
+    def minutes(self, chosen: Filter) -> list[tuple[int, str, int]]:
+        """See Reader.minutes."""
+        chosen = self._with_attributes(chosen, ())
+        numbers: Counter[tuple[int, str]] = Counter()
+        for ledger in self._ledgers:
+            for start_s, outcome, number in ledger.minutes(chosen):
+                numbers[start_s, outcome] += number
+        return sorted((*key, number) for key, number in numbers.items())
 
     def slowest(self, limit: int, chosen: Filter = ALL_RECORDS) -> list[bytes]:
         """See Reader.slowest."""

@@ -22,6 +22,7 @@ from sqlalchemy import (
     func,
     insert,
     literal,
+    literal_column,
     select,
     tuple_,
     update,
@@ -250,6 +251,22 @@ class SqlLedger:
             self._check_keys(chosen, by)
             with self._snapshot() as connection:
                 return totals_of(connection, by, chosen, newest_first)
+
+    def minutes(self, chosen: Filter) -> list[tuple[int, str, int]]:
+        """See Reader.minutes."""
+        with self._translated("read"):
+            self._check_keys(chosen, ())
+            with self._reading() as connection:
+                condition = condition_of(chosen, Keys(connection, chosen).expression)
+                # Whole numbers are divided without a rest in SQLite and in PostgreSQL.
+                minute = started.op("/")(literal_column("60000000")) * literal_column("60")
+                counted = (
+                    select(minute, records.c.outcome, func.count())
+                    .where(records.c.started_us.is_not(None), range_of(chosen), condition)
+                    .group_by(minute, records.c.outcome)
+                    .order_by(minute, records.c.outcome)
+                )
+                return [(int(start_s), outcome, number) for start_s, outcome, number in connection.execute(counted)]
 
     def slowest(self, limit: int, chosen: Filter = ALL_RECORDS) -> list[bytes]:
         """See Reader.slowest."""

@@ -184,7 +184,8 @@ class Numbers(msgspec.Struct, kw_only=True):
     """The sums of finished streams. None: not known.
 
     first_token: of any kind; first_text: of text; per_token: the time per output token. `cost_usd`: of the `priced` streams;
-    `unpriced`: streams with usage whose cost is not known.
+    `unpriced`: streams with usage whose cost is not known. `times_since`: the start (RFC 3339) of the oldest stream whose
+    times are read, if only the newest are; None: the times are of all streams.
     """
 
     streams: int
@@ -197,6 +198,7 @@ class Numbers(msgspec.Struct, kw_only=True):
     cost_usd: float | None
     priced: int | None
     unpriced: int | None
+    times_since: str | None = None
 
 
 class Group(msgspec.Struct):

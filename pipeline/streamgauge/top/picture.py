@@ -159,7 +159,7 @@ def _head(total: Total, state: State) -> Text:
     else:
         kinds = ", ".join(number_of(number, name) if name != "up" else f"{number} up" for name, number in names.items())
         line = Text(
-            f"{number_of(len(total.heard), 'address').replace('addresss', 'addresses')}: {kinds or 'none answers'}",
+            f"{number_of(len(total.heard), 'address')}: {kinds or 'none answers'}",
             TITLE,
         )
     line.append(f"   {total.now[11:19]} UTC" if total.now else "")

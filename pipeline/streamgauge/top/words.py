@@ -41,8 +41,8 @@ def count(value: int | None) -> str:
 
 
 def number_of(value: int, name: str) -> str:
-    """A number with its noun: `1 stream`, `2 streams`."""
-    return f"{count(value)} {name}{'' if value == 1 else 's'}"
+    """A number with its noun: `1 stream`, `2 streams`, `2 addresses`."""
+    return f"{count(value)} {name}{'' if value == 1 else 'es' if name.endswith('s') else 's'}"
 
 
 def usd(value: float) -> str:

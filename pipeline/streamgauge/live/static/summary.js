@@ -92,6 +92,7 @@ export function showTiles(summary, live, first) {
   note.textContent = summary.source === "ledger"
     ? (yesterday ? `Streams of the ledger ${summary.ledger} that began in this time and have ended. Yesterday: the same hour, 24 hours before.` : `Streams of the ledger ${summary.ledger} that began in this time and have ended. The same hour of yesterday is not in it.`)
     : "Streams that ended in this time, as this process has counted them: it has no ledger.";
+  if (hour.times_since) note.textContent += ` Percentiles are of the newest streams: those since ${hour.times_since.slice(11, 19)} UTC.`;
   note.hidden = false;
   for (const one of document.querySelectorAll(".hour")) one.textContent = periodText(summary);
 }
