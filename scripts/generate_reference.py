@@ -49,7 +49,7 @@ _STREAM = bytes.fromhex("019ac0fa44b57a918c5d6e7f80912233")
 def files() -> Mapping[str, str]:
     """The generated files: name below docs/reference/ -> text."""
     settings = (*_head("Settings", "settings/declarations.py"), *settings_page())
-    commands = (*_head("Commands and exit codes", "cli/commands.py"), *commands_page())
+    commands = (*_head("Commands and exit codes", "cli/commands/"), *commands_page())
     pages = {"commands.md": commands, "record.md": _record_page(), "settings.md": settings, "topics.md": _topics_page()}
     return {name: "\n".join(page) for name, page in pages.items()}
 

@@ -1,7 +1,7 @@
 """The command line. Each command is a module whose `run(settings, args)` returns the exit code; it connects the parts.
 
 main.py       one run of a command: signals, exit codes, errors
-commands.py   every command: its sentence, examples, and options that are no settings (those: `settings/declarations.py`)
+commands/     every command: its sentence, examples, and options that are no settings (those: `settings/declarations.py`)
 parser.py     classes of commands, groups and options, made of click's: they add settings, and our help and errors
 completion.py   click's completion in shells, and where its scripts are installed
 extras.py     what commands need that a plain installation does not bring

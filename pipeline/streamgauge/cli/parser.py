@@ -1,4 +1,4 @@
-"""Commands in click's terms: `commands.py` declares them with these classes, and `settings/declarations.py` their settings.
+"""Commands in click's terms: `commands/` declares them with these classes, and `settings/declarations.py` their settings.
 
 Click parses the words, makes help and errors, and completes in shells. These classes add the options of settings, help in
 sections with examples, and errors that say what to write. Settings are passed on as text:
