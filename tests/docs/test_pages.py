@@ -49,7 +49,7 @@ $ streamgauge ledger query --by tenant --output jsonl | wc -l
 2
 ```
 """
-ASK_A_LEDGER = {"docs/guides/operations.md", "docs/guides/usage.md"}
+ASK_A_LEDGER = {"docs/guides/on-call.md", "docs/guides/operations.md", "docs/guides/usage.md"}
 
 
 def relative(page: Path) -> str:
