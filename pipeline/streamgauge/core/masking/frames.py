@@ -17,7 +17,6 @@ stream shows another dialect.
 import contextlib
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from io import BytesIO
 from itertools import chain, compress, islice, repeat, takewhile
 from typing import cast
 
@@ -80,7 +79,7 @@ class Frame:
         if not fitting or not self._one_line:
             return [], 0
         joined = b"".join(fitting)
-        lines = BytesIO(joined).readlines()[self._lines :: self._lines + 2]
+        lines = joined.splitlines(keepends=True)[self._lines :: self._lines + 2]
         rests = [line[self._line_begin : 1 - len(last)] for line in lines]
         if (last + first).join(rests) != joined[len(first) : -len(last)]:
             return [], 0
@@ -90,7 +89,7 @@ class Frame:
         events = self._written(columns)
         if len(rests) == len(fitting):
             return list(map(b"".join, events)), len(rests)
-        counts = [len(BytesIO(content).readlines()) // (self._lines + 2) for content in fitting]
+        counts = [len(content.splitlines()) // (self._lines + 2) for content in fitting]
         return [b"".join(chain.from_iterable(islice(events, count))) for count in counts], len(rests)
 
     def _masked_repeats(self, contents: Sequence[bytes]) -> tuple[list[bytes], int]:
