@@ -354,6 +354,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "cli/worker.py": ("integration/test_chain.py", "cli/test_main.py"),
     # What a dialect means, and what a record says, shows on whole streams.
     "core/dialects/": ("core/test_vectors.py",),
+    "core/formats/reader.py": ("core/formats/test_json_lines.py", "core/formats/test_json_array.py"),
     "core/limits.py": ("core/assembly/test_assembler.py", "settings/test_declarations.py"),
     "core/safe_values.py": ("core/test_vectors.py",),
     "core/assembly/tap_instances.py": ("core/assembly/test_assembler.py",),
@@ -419,6 +420,7 @@ NOT_OWED: dict[str, dict[str, str]] = {
     "llama-cpp-native": _TEXT_ALONE,
     "replicate": {**_TEXT_ALONE, **_NO_CHOICES},
     "anthropic-completions": {**_TEXT_ALONE, **_NO_CHOICES},
+    "ollama": _NO_CHOICES,
 }
 NAMED_AFTER_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc", "base", "shared"}
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # The targets, repeated here: `targets` itself must only be imported while atheris instruments imports.
 NAMES = (
-    *("sse", "framing", "body", "response", "json_check", "json_text"),
+    *("sse", "reader", "framing", "body", "response", "json_check", "json_text"),
     *("masker", "rate_limit", "usage", "stream", "log", "bundle", "recording", "invoice", "gateway_log"),
 )
 

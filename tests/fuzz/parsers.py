@@ -3,12 +3,16 @@
 import json
 import sys
 import zlib
+from collections.abc import Callable
 
 import msgspec
 
 from streamgauge.core.allowlist import argument_chars
+from streamgauge.core.formats.json_array import JsonArrayReader
+from streamgauge.core.formats.json_lines import JsonLinesReader
 from streamgauge.core.formats.json_text import MAX_DIGITS, UNPARSED, parse
 from streamgauge.core.formats.json_validator import MAX_DEPTH, JsonState, feed, is_valid
+from streamgauge.core.formats.reader import EventReader
 from streamgauge.core.formats.sse import Event, SseDecoder, read_events, write_event, write_tail
 from streamgauge.core.http1.body import RATIO_FREE_BYTES, BodyDecoder, DecodeFault
 from streamgauge.core.http1.framing import Chunked, Plain
@@ -60,6 +64,32 @@ def _events(pieces: list[bytes], cap: int) -> tuple[list[Event], Event | None]:
     decoder = SseDecoder(cap)
     events = [event for piece in pieces for event in decoder.feed(piece)]
     return events, decoder.finish()
+
+
+READERS: tuple[Callable[[int], EventReader], ...] = (JsonLinesReader, JsonArrayReader)
+
+
+def check_reader(data: bytes) -> None:
+    """A framing of events: any split gives the same events, and what is held of an event is bounded."""
+    drawn = Drawn(data)
+    make, cap, body = drawn.one_of(READERS), drawn.one_of(EVENT_CAPS), drawn.rest()
+    whole = _framed([body], make(cap))
+    assert _framed(in_pieces(body, _seed(data)), make(cap)) == whole
+    events, last, _ = whole
+    content = b"".join(map(write_event, events))
+    assert read_events(content) == list(map(without_cut, events))
+    assert all(event.oversized or len(event.data or b"") <= 3 * cap for event in events)  # U+FFFD has three bytes
+    assert last is None or last.oversized or len(last.data or b"") <= 3 * cap
+
+
+def _framed(pieces: list[bytes], reader: EventReader) -> tuple[list[Event], Event | None, bool]:
+    events = [event for piece in pieces for event in reader.feed(piece)]
+    return events, reader.finish(), reader.fault
+
+
+def reader_seeds() -> list[bytes]:
+    lines = b'{"a":1}\n{"b":"\\""}\r\n\n{'
+    return [bytes((place, 3)) + body for place, body in enumerate((lines, b'[{"a":1},\n[],7,"]"]'))]
 
 
 def check_framing(data: bytes) -> None:

@@ -1,6 +1,8 @@
 """The formats in which streams are written.
 
+reader.py          what every reader of a framing shares: its contract, and the bounded content of an event
 sse.py             server-sent events
+json_lines.py json_array.py   a JSON value a line; an array whose elements come one by one
 json_text.py       JSON text -> values; cut_json.py: of an object whose middle is missing
 json_validator.py  whether text that comes in pieces is valid JSON
 """

@@ -225,12 +225,12 @@ class _Block:
         if value.startswith(b" "):
             value = value[1:]
         if field in _FIELDS:
-            value = _utf8(value)
+            value = utf8(value)
             if not self.full(len(value) + 1):
                 self._size += len(value) + 1
                 self._set(field, value)
         elif self._bare is not None:
-            line = _utf8(line)
+            line = utf8(line)
             if not self.full(len(line) + 1):
                 self._size += len(line) + 1
                 self._bare += line + b"\n"
@@ -265,7 +265,7 @@ class _Block:
             error=self._error,
             oversized=self._over or (self._marked and empty),
             bare=None if self._bare is None else bytes(self._bare[:-1]),
-            cut=(_utf8(self._head), _utf8(self._tail[:-1])) if self._tail else None,
+            cut=(utf8(self._head), utf8(self._tail[:-1])) if self._tail else None,
         )
 
 
@@ -278,7 +278,7 @@ MAX_LAST_COMMENTS = 65_536
 _BLANK = re.compile(b"\n\n")  # splitting by it takes half as long as with bytes.split
 
 
-def _utf8(raw: bytes) -> bytes:
+def utf8(raw: bytes) -> bytes:
     """`raw` itself if it is UTF-8; else a copy with U+FFFD in place of each maximal subpart that is not UTF-8.
 
     This is the rule of the UTF-8 decoder in the Encoding Standard.
@@ -298,7 +298,7 @@ def _usual(blocks: bytes) -> list[Event] | None:
     The usual kinds: each block is one line of data, which a name, an id or a name and an id may precede. Nearly all streams
     consist of such blocks. `blocks` may have line ends of all kinds.
     """
-    if not blocks.isascii() and _utf8(blocks) is not blocks:
+    if not blocks.isascii() and utf8(blocks) is not blocks:
         return None
     events = []
     lines = iter(blocks.splitlines())  # of bytes: at LF, CR and CRLF alone
@@ -346,7 +346,7 @@ def canonical_events(content: bytes) -> int:
         events = content.count(b"\n\nevent: ") + 1
         named = content.startswith(b"event: ") and b"event: \n" not in content
         usual = named and lines == 3 * events and content.count(b"\ndata: ") == events
-    return events if usual and _utf8(content) is content else 0
+    return events if usual and utf8(content) is content else 0
 
 
 def canonical_events_of(contents: Sequence[bytes]) -> int:
@@ -356,7 +356,7 @@ def canonical_events_of(contents: Sequence[bytes]) -> int:
         return 0
     if joined.count(b"\n") != 2 * len(contents) or {content[:6] for content in contents} != {b"data: "}:
         return canonical_events(joined)
-    usual = b"\r" not in joined and len(joined) <= MAX_EVENT_BYTES and _utf8(joined) is joined
+    usual = b"\r" not in joined and len(joined) <= MAX_EVENT_BYTES and utf8(joined) is joined
     return len(contents) if usual else 0
 
 
