@@ -78,6 +78,15 @@ class _LlamaCpp(msgspec.Struct):
     stop: bool = False
 
 
+class _OllamaMessage(msgspec.Struct):
+    content: str = ""
+
+
+class _Ollama(msgspec.Struct):
+    message: _OllamaMessage | None = None
+    done: bool = False
+
+
 class _Completion(msgspec.Struct):
     completion: str = ""
     stop_reason: str | None = None
@@ -96,4 +105,5 @@ FLOORS: dict[str, Callable[[bytes], object]] = {
     "tgi-native": msgspec.json.Decoder(_Tgi).decode,
     "llama-cpp-native": msgspec.json.Decoder(_LlamaCpp).decode,
     "replicate": bytes.decode,
+    "ollama": msgspec.json.Decoder(_Ollama).decode,
 }

@@ -191,6 +191,19 @@ def _replicate(texts: list[str]) -> list[bytes]:
     return [*events, b"event: done\nid: 1714521700:0\ndata: {}\n\n"]
 
 
+def _ollama(texts: list[str]) -> list[bytes]:
+    """As server-sent events: the bench measures what follows the framing."""
+
+    def line(text: str, **more: object) -> bytes:
+        message = {"role": "assistant", "content": text}
+        return _event(
+            {"model": "llama3.2", "created_at": "2026-05-01T00:00:00.1Z", "message": message, "done": False, **more}
+        )
+
+    counts = {"total_duration": 5043500667, "load_duration": 5025959, "prompt_eval_count": 26, "eval_count": len(texts)}
+    return [*map(line, texts), line("", done=True, done_reason="stop", **counts)]
+
+
 def _anthropic_completions(texts: list[str]) -> list[bytes]:
     def event(text: str, stop: str | None = None) -> bytes:
         more = {"stop": None, "log_id": "compl_01a", "model": "claude-2.1"}
@@ -212,6 +225,7 @@ _MAKERS: dict[str, tuple[str, Callable[[list[str]], list[bytes]], tuple[bytes, .
     "tgi-native": ("/generate_stream", _tgi, ()),
     "llama-cpp-native": ("/completion", _llama_cpp, ()),
     "replicate": ("", _replicate, (b"1714521",)),
+    "ollama": ("/api/chat", _ollama, ()),
 }
 
 

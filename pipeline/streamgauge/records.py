@@ -368,8 +368,8 @@ class Integrity(Part):
     """How many events were discarded because of their size."""
     decode_error: str | None
     """Why a part of the body was not decoded: `unknown_coding`, `too_many_codings`, `corrupt` (invalid in its coding), `bomb`
-    (it grows too much), `too_large` (over the limit), `bad_framing` (invalid lengths), `incomplete` (the coding did not end).
-    null if all was decoded."""
+    (it grows too much), `too_large` (over the limit), `bad_framing` (invalid lengths), `incomplete` (the coding did not end),
+    `bad_event_framing` (the events of a decoded body cannot be told apart). null if all was decoded."""
 
 
 class Record(Part):

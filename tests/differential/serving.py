@@ -1,6 +1,7 @@
 """A real server on 127.0.0.1 whose responses are the bytes of vectors, with the ending that the vector names."""
 
 from streamgauge_demo.provider import LAST_CHUNK, Exchange, Provider, answer, chunk, head
+from tests.vectors.framings import as_sent
 from tests.vectors.load import Vector
 
 
@@ -9,7 +10,7 @@ class VectorServer(Provider):
 
     def __init__(self, vectors: list[Vector]) -> None:
         super().__init__(self._play, keeps=False)
-        self.vectors = {(vector.dialect, vector.name): vector for vector in vectors}
+        self.vectors = {(vector.dialect, vector.name): as_sent(vector) for vector in vectors}
 
     def url_of(self, vector: Vector) -> str:
         """The base URL of this vector."""

@@ -29,6 +29,7 @@ ORACLES: dict[str, tuple[str, str]] = {
     "google-genai interactions.create": ("gemini_interactions", "Events"),
     "cohere chat_stream": ("cohere_v2", "Events"),
     "mistralai chat.stream": ("mistral_chat", "Chunks"),
+    "ollama chat": ("ollama", "Lines"),
 }
 
 # The share of completed streams that a client must read to the end. Two clients are strict about the members of events.

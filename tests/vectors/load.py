@@ -27,6 +27,7 @@ TARGETS = {
     "tgi-native": "/generate_stream",
     "llama-cpp-native": "/completion",
     "replicate": "/v1/streams/prediction",
+    "ollama": "/api/chat",
 }
 
 BOM = b"\xef\xbb\xbf"

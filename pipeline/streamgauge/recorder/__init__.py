@@ -16,6 +16,7 @@ recorder.py           messages -> segments, sans-IO
 capture.py            the segments of one stream
 request.py            facts of a request; installation_key.py: the key of its digests
 response.py           the reads of a response: events.py masks its events, response_head.py reads its head
+content_kind.py       how the events of a content are framed; framed_events.py masks those that are no server-sent events
 rate_limit.py         rate limits in a response's head
 uncaptured.py         why a response is not captured
 budget.py             bounds the buffered bytes of all streams; decoder_memory.py: those of decoders

@@ -94,7 +94,9 @@ class RecordedStream:
         self._opening = opening
         self._request = RequestReader(opened, settings.key, budget)
         on_wire, began = opened.tap not in OFF_THE_WIRE, opened.wall_ns
-        self._response = Response(opened.method, masker, budget, memory, on_wire=on_wire, began_wall_ns=began)
+        self._response = Response(
+            opened.method, masker, budget, memory, on_wire=on_wire, began_wall_ns=began, path=opening.path
+        )
 
     def begin_body(self) -> None:
         """Begin the body at once: the response has no head, as in a recording."""

@@ -64,6 +64,7 @@ _MAX_TOKENS = _paths(
     "generation_config.max_output_tokens",  # Gemini, as above, and Interactions: https://ai.google.dev/api/interactions-api
     "parameters.max_new_tokens",  # TGI, watsonx: https://huggingface.github.io/text-generation-inference
     "n_predict",  # llama.cpp, as above; its -1 means no limit, and is no number of tokens
+    "options.num_predict",  # Ollama, docs/api.md; -1 means no limit, and is no number of tokens
     "max_tokens_to_sample",  # Anthropic's completions: https://docs.anthropic.com/en/api/complete
 )
 _STREAM = _paths("stream")

@@ -1,25 +1,31 @@
 """Makes the reads of one response from its raw bytes. A read's content is the masked events that it completed.
 
 The input is the bytes of the wire, or the head as a tap reports it and then the bytes of the body. Framing and content
-coding are decoded. The content is then read as an event stream, or buffered whole. After reads that the tap dropped, a plain
-event stream continues after the next blank line; any other response is lost from there on.
+coding are decoded. The content is then read as a stream of events, in the framing that its first bytes show
+(`content_kind.py`), or buffered whole. After reads that the tap dropped, a plain stream of server-sent events continues after
+the next blank line, and one of JSON lines after the next line; any other response is lost from there on.
 """
 
 from collections.abc import Sequence
 from itertools import islice, repeat
+from typing import assert_never
 
 import msgspec
 
 from streamgauge.core.capture.segments import Ending, Head, Loss, Read
+from streamgauge.core.formats.json_array import JsonArrayReader
+from streamgauge.core.formats.json_lines import JsonLinesReader
 from streamgauge.core.http1.body import BodyDecoder, DecodeFault
 from streamgauge.core.http1.head import ResponseHead
 from streamgauge.core.http1.response import ResponseReader
 from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder.budget import BodyBuffer, Budget
+from streamgauge.recorder.content_kind import ContentKind, KindDetector
 from streamgauge.recorder.decoder_memory import DecoderMemory
 from streamgauge.recorder.events import MaskedEvents
+from streamgauge.recorder.framed_events import EventContent, FramedEvents
 from streamgauge.recorder.protocol import ResponseRead, StampedRead
-from streamgauge.recorder.response_head import Expected, expected_of, head_facts, is_event_stream, reported_head
+from streamgauge.recorder.response_head import head_facts, reported_head
 
 # A response that is no event stream is read up to this size (bytes, decoded): the largest responses, images in base64
 # included, are smaller. A request body has the same limit.
@@ -55,8 +61,9 @@ class Response:
         *,
         on_wire: bool = True,
         began_wall_ns: int | None = None,
+        path: str | None = None,
     ) -> None:
-        """`began_wall_ns`: UTC when the request began."""
+        """`began_wall_ns`: UTC when the request began. `path`: the endpoint's template."""
         self.head: Head | None = None
         self.loss = Loss()
         self.body_bytes = 0
@@ -64,15 +71,14 @@ class Response:
         self.on_wire = on_wire  # False: the reads hold the body alone
         self.fault: DecodeFault | None = None
         self._masker, self._budget, self._memory = masker, budget, memory
-        self._began_wall_ns = began_wall_ns
+        self._began_wall_ns, self._path = began_wall_ns, path
         self._reader = ResponseReader(method)
         self._raw_head: ResponseHead | None = None
         self._head_stamp: int | None = None
         self._reported_events: bool | None = None  # whether `head` was set as the head of an event stream
-        self._expected = Expected.EVENTS
         self._decoder: BodyDecoder | None = None
-        self._first: bytes | None = b""  # the content's first bytes, until they show its kind
-        self._events: MaskedEvents | None = None
+        self._detector: KindDetector | None = KindDetector(None, path)  # until the content's first bytes show its kind
+        self._events: EventContent | None = None
         self._whole: BodyBuffer | None = None
         self._lost = False
         self._part: _Part | None = None  # a read that is processed in part
@@ -186,7 +192,7 @@ class Response:
         zero_ns: int | None,
         reads: list[Read],
         decoder: BodyDecoder,
-        events: MaskedEvents,
+        events: EventContent,
     ) -> None:
         """Process several reads of an event stream without a coding, all together."""
         wire = [wire_read.data for wire_read in wire_reads]
@@ -196,13 +202,13 @@ class Response:
         reads += map(Read, _since_each(wire_reads, zero_ns), sizes, map(len, bodies), contents)
         self.body_bytes += sum(map(len, bodies))
         self._set_fault(decoder.fault)
-        self._count_oversized(events)
+        self._note_events(events)
 
     def reads_dropped(self, reads: int) -> None:
         """Count reads that are missing here, and resume after them if that is possible."""
         self.count_dropped(reads)
         self.drop_part()
-        if self._events is not None and self._is_plain():
+        if self._events is not None and self._events.resumes and self._is_plain():
             self._events.resume()
         else:
             self._lost = True
@@ -220,8 +226,8 @@ class Response:
             self._decoder.finish()
         self._set_fault(self._decoder.fault)
         self._decoder.release()
-        if self._first is not None and (self._raw_head is not None or self._first):
-            self._decide(over=True)
+        if self._detector is not None and (self._raw_head is not None or self._detector.first):
+            self._decide(self._detector, self._detector.finish(), over=True)
         if self._events is not None:
             return FinalContent(tail=self._tail(self._events))
         return self._body()
@@ -252,8 +258,8 @@ class Response:
 
     def _take_head(self, head: ResponseHead, stamp_ns: int | None) -> None:
         self._raw_head, self._head_stamp = head, stamp_ns
-        self._expected = expected_of(head)
-        self._report_head(bool(is_event_stream(self._expected, b"", over=True)))  # as for an empty body
+        self._detector = KindDetector(head, self._path)
+        self._report_head(self._detector.announced is not ContentKind.WHOLE)
 
     def _report_head(self, event_stream: bool) -> None:
         """Set `head` for the caller; set it again if the content is not of the kind that the head announced."""
@@ -270,34 +276,43 @@ class Response:
     # --- content ----------------------------------------------------------------------------------------------------
 
     def _content(self, decoded: bytes) -> bytes:
-        if self._first is not None:
-            self._first += decoded
-            decoded = self._decide(over=False)
+        if self._detector is not None:
+            kind = self._detector.feed(decoded)
+            if kind is None:
+                return b""
+            decoded = self._decide(self._detector, kind, over=False)
         if self._whole is not None:
             self._whole.add(decoded)
         if self._events is None or not decoded:
             return b""
         content = self._events.feed(decoded)
-        self._count_oversized(self._events)
+        self._note_events(self._events)
         return content
 
-    def _decide(self, *, over: bool) -> bytes:
-        """Decide whether the content is an event stream. Returns its first bytes once that is known, empty before."""
-        first = self._first or b""
-        events = is_event_stream(self._expected, first, over=over)
-        if events is None:
-            return b""
-        self._first = None
-        if events:
-            self._events = MaskedEvents(self._masker, self._budget)
-        else:
+    def _decide(self, detector: KindDetector, kind: ContentKind, *, over: bool) -> bytes:
+        """Begin a content of this kind. Returns its first bytes; none if the content is `over`, and they were processed."""
+        first, self._detector = detector.first, None
+        self._events = self._events_of(kind)
+        if self._events is None:
             self._whole = BodyBuffer(self._budget, MAX_RESPONSE_BODY)
-        if events is not self._reported_events:
-            self._report_head(events)
+        if (self._events is not None) is not self._reported_events:
+            self._report_head(self._events is not None)
         if over:  # there is no more content: no later call feeds the first bytes
             self._feed_late(first)
             return b""
         return first
+
+    def _events_of(self, kind: ContentKind) -> EventContent | None:
+        match kind:
+            case ContentKind.SSE:
+                return MaskedEvents(self._masker, self._budget)
+            case ContentKind.LINES:
+                return FramedEvents(self._masker, self._budget, JsonLinesReader())
+            case ContentKind.ARRAY:
+                return FramedEvents(self._masker, self._budget, JsonArrayReader())
+            case ContentKind.WHOLE:
+                return None
+        assert_never(kind)
 
     def _feed_late(self, first: bytes) -> None:
         if self._events is not None:
@@ -305,12 +320,15 @@ class Response:
         if self._whole is not None:
             self._whole.add(first)
 
-    def _tail(self, events: MaskedEvents) -> bytes:
+    def _tail(self, events: EventContent) -> bytes:
         tail = events.finish()
-        self._count_oversized(events)
+        self._note_events(events)
         return tail
 
-    def _count_oversized(self, events: MaskedEvents) -> None:
+    def _note_events(self, events: EventContent) -> None:
+        """Note oversized events, and a broken framing of the events."""
+        if events.fault:
+            self._set_fault(DecodeFault.BAD_EVENT_FRAMING)
         if events.oversized:
             total = self.loss.oversized_events + events.oversized
             self.loss = msgspec.structs.replace(self.loss, oversized_events=total)

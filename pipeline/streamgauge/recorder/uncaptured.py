@@ -11,10 +11,10 @@ from streamgauge.spool.response_counters import NotCaptured
 
 # Paths of models' APIs that have no record, by the end of the path. OpenAI's, and those who copy it: embeddings, images,
 # audio, video, moderations, rerank, realtime. Cohere: /v2/embed, /v1/chat. Gemini: :embedContent and others. Bedrock:
-# /model/ID/converse and three more. Ollama: /api/chat, /api/generate, /api/embed. TGI: /generate. Anthropic: count_tokens.
+# /model/ID/converse and three more. Ollama: /api/embed. TGI: /generate. Anthropic: count_tokens.
 _UNREAD = re.compile(
     r"(?:/(?:embeddings?|embed|rerank|moderations|realtime|videos|images/(?:generations|edits|variations)"
-    r"|audio/(?:speech|transcriptions|translations)|v1/chat|api/(?:chat|generate)|generate|count_tokens|batches"
+    r"|audio/(?:speech|transcriptions|translations)|v1/chat|generate|count_tokens|batches"
     r"|model/[^/]+/(?:converse|converse-stream|invoke|invoke-with-response-stream))/?"
     r"|:(?:embedContent|batchEmbedContents|countTokens|predict|serverStreamingPredict|predictLongRunning))\Z"
 )

@@ -111,7 +111,8 @@ class RateLimit(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
 
 class Head(msgspec.Struct, array_like=True, frozen=True, gc=False):
-    """The response's head, with allowed headers only. `event_stream`: the content is read as server-sent events."""
+    """The response's head, with allowed headers only. `event_stream`: the content is read as a stream of events,
+    in any framing."""
 
     status: Count | None
     stamp_ns: Count | None = None

@@ -9,7 +9,7 @@ openai_chat.py openai_completions.py openai_responses.py   OpenAI's formats; ope
 openai_chat_tables.py   how servers of OpenAI chat differ
 anthropic_messages.py anthropic_completions.py   Anthropic's
 gemini.py gemini_interactions.py   Google's
-cohere_v2.py watsonx.py tgi_native.py llama_cpp_native.py replicate.py   formats of one server each
+cohere_v2.py watsonx.py tgi_native.py llama_cpp_native.py replicate.py ollama.py   formats of one server each
 """
 
 import re
@@ -32,6 +32,7 @@ from streamgauge.core.dialects.contract import (
 from streamgauge.core.dialects.gemini import Gemini
 from streamgauge.core.dialects.gemini_interactions import GeminiInteractions
 from streamgauge.core.dialects.llama_cpp_native import LlamaCppNative
+from streamgauge.core.dialects.ollama import Ollama
 from streamgauge.core.dialects.openai_chat import OpenAIChat
 from streamgauge.core.dialects.openai_completions import OpenAICompletions
 from streamgauge.core.dialects.openai_responses import OpenAIResponses
@@ -55,6 +56,7 @@ DIALECTS: tuple[Dialect, ...] = (
     TGINative(),
     LlamaCppNative(),
     Replicate(),
+    Ollama(),
 )
 
 BY_NAME: dict[str, Dialect] = {dialect.name: dialect for dialect in DIALECTS}
@@ -96,6 +98,8 @@ _ENDPOINTS: tuple[tuple[re.Pattern[str], str, frozenset[str]], ...] = tuple(
         (r"/interactions", "/interactions", "POST"),
         (r"/generate_stream", "/generate_stream", "POST"),
         (r"/text/chat_stream", "/text/chat_stream", "POST"),
+        (r"/api/chat", "/api/chat", "POST"),
+        (r"/api/generate", "/api/generate", "POST"),
     )
 )
 

@@ -64,6 +64,7 @@ class DecodeFault(StrEnum):
     TOO_LARGE = "too_large"  # over MAX_DECODED_BYTES, or there was no memory for the decoder
     BAD_FRAMING = "bad_framing"
     INCOMPLETE = "incomplete"  # whole by its framing, but not by its coding
+    BAD_EVENT_FRAMING = "bad_event_framing"  # decoded, but its events cannot be told apart (a checksum, a length)
 
 
 class Piece(msgspec.Struct, gc=False):

@@ -173,13 +173,35 @@ def _is_final(status: int) -> bool:
 
 
 EVENT_STREAM = "text/event-stream"
+AWS_EVENT_STREAM = "application/vnd.amazon.eventstream"
+# Lines of JSON have no registered type. Ollama sends the first, Cohere's first API `application/stream+json`.
+JSON_LINES = frozenset(
+    (
+        "application/x-ndjson",
+        "application/ndjson",
+        "application/jsonl",
+        "application/x-jsonlines",
+        "application/stream+json",
+    )
+)
+_STREAMS = JSON_LINES | {EVENT_STREAM, AWS_EVENT_STREAM}
 
 
-def names_event_stream(content_types: Iterable[str]) -> bool:
-    """Whether one of the values of Content-Type fields names an event stream.
+def media_types(content_types: Iterable[str]) -> set[str]:
+    """The types that Content-Type fields name, in lower case and without parameters.
 
     A response has one such field with one type (RFC 9110, 8.3). Gateways send the field twice, or send
     "text/event-stream, text/event-stream" or two types in one value; clients read such a stream nevertheless.
     """
-    types = (part for value in content_types for part in value.split(","))
-    return any(part.partition(";")[0].strip().lower() == EVENT_STREAM for part in types)
+    parts = (part for value in content_types for part in value.split(","))
+    return {part.partition(";")[0].strip().lower() for part in parts}
+
+
+def names_event_stream(content_types: Iterable[str]) -> bool:
+    """Whether one of the values of Content-Type fields names server-sent events."""
+    return EVENT_STREAM in media_types(content_types)
+
+
+def names_stream(content_types: Iterable[str]) -> bool:
+    """Whether one of the values of Content-Type fields names a stream of events in a framing that is read."""
+    return not _STREAMS.isdisjoint(media_types(content_types))

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from streamgauge.core.dialects import endpoint_of
-from streamgauge.core.http1.head import names_event_stream
+from streamgauge.core.http1.head import names_stream
 from streamgauge.recorder.exchange_capture import (
     CaptureClient,
     ExchangeCapture,
@@ -99,5 +99,5 @@ def why_uncaptured(request: SeenRequest, headers: Headers) -> NotCaptured:
 
 
 def is_event_stream(headers: Headers) -> bool:
-    """Whether the response's Content-Type is an event stream."""
-    return names_event_stream(value for _, value in kept_headers(headers, _CONTENT_TYPE))
+    """Whether the response's Content-Type is a stream of events, in any framing that is read."""
+    return names_stream(value for _, value in kept_headers(headers, _CONTENT_TYPE))

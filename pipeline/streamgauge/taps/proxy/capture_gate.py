@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.dialects import endpoint_of
-from streamgauge.core.http1.head import names_event_stream
+from streamgauge.core.http1.head import names_stream
 from streamgauge.recorder.exchange_capture import CaptureClient, ExchangeCapture
 from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import REQUEST_HEADERS
@@ -123,7 +123,7 @@ class CaptureGate:
         if framing.status is None and framing.fault is None and self._early_bytes < MAX_RESPONSE_HEAD:
             return
         early, self._early, self.waits = self._early, [], False
-        if names_event_stream((framing.content_type,)):
+        if names_stream((framing.content_type,)):
             capture = self._start(*self._method_and_target())
             if self._sent is not None:
                 capture.request_sent(*self._sent)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from streamgauge.core.capture.segments import Segment
 from streamgauge.core.dialects import endpoint_of
 from streamgauge.core.http1.body import BodyDecoder
-from streamgauge.core.http1.head import names_event_stream
+from streamgauge.core.http1.head import names_stream
 from streamgauge.core.safe_values import safe_id
 from streamgauge.recorder.client import DirectClient
 from streamgauge.recorder.exchange_capture import ExchangeCapture, attributes_in
@@ -56,7 +56,7 @@ def segments_of(
 def is_captured(exchange: RecordedExchange) -> bool:
     """Whether a live tap would capture it: by its path, or by an event stream as its response."""
     content_types = [value for name, value in exchange.headers if name == "content-type"]
-    return endpoint_of(exchange.method, exchange.target) is not None or names_event_stream(content_types)
+    return endpoint_of(exchange.method, exchange.target) is not None or names_stream(content_types)
 
 
 def _report_request(

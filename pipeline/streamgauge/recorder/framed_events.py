@@ -1,0 +1,119 @@
+"""Masks the content of a stream that is not server-sent events: decoded bytes in, the completed events out, as canonical SSE.
+
+One class serves every reader of a framing (`core/formats/reader.py`). Server-sent events have a class of their own
+(`events.py`), since most of their blocks can be masked without being decoded.
+"""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from streamgauge.core.formats.json_lines import JsonLinesReader
+from streamgauge.core.formats.reader import EventReader
+from streamgauge.core.formats.sse import Event, write_event, write_tail
+from streamgauge.core.masking.masker import Masker
+from streamgauge.recorder.budget import Budget
+from streamgauge.recorder.events import FREE_EVENT_BYTES
+
+
+class EventContent(Protocol):
+    """The content of one stream of events, in any framing.
+
+    `events`: how many there were so far. `oversized`: events discarded since the caller last set it to 0. `fault`: the
+    framing is broken, so that the rest of the stream cannot be read. `resumes`: events after missing bytes can be read.
+    """
+
+    events: int
+    oversized: int
+
+    @property
+    def fault(self) -> bool:
+        """Whether the framing is broken."""
+
+    @property
+    def resumes(self) -> bool:
+        """Whether events after missing bytes can be read."""
+
+    def feed(self, decoded: bytes) -> bytes:
+        """The events that these bytes complete, masked, as canonical SSE."""
+
+    def feed_each(self, pieces: Sequence[bytes]) -> list[bytes]:
+        """The result of `feed` for each of several pieces."""
+
+    def resume(self) -> None:
+        """Skip to the next event, because bytes are missing here."""
+
+    def finish(self) -> bytes:
+        """The event that is pending at the end, as canonical SSE without its blank line."""
+
+    def release(self) -> None:
+        """Return all bytes to the budget."""
+
+
+class FramedEvents:
+    """Masks one stream that a reader splits into events: see EventContent."""
+
+    def __init__(self, masker: Masker, budget: Budget, reader: EventReader) -> None:
+        self.oversized = self.events = 0
+        self._masker, self._budget, self._reader = masker, budget, reader
+        self._charged = 0
+
+    @property
+    def fault(self) -> bool:
+        """Whether the framing is broken."""
+        return self._reader.fault
+
+    @property
+    def resumes(self) -> bool:
+        """Whether the framing has marks between events."""
+        return isinstance(self._reader, JsonLinesReader)
+
+    def feed(self, decoded: bytes) -> bytes:
+        """The events that these bytes complete, masked, as canonical SSE."""
+        events = self._reader.feed(decoded)
+        self._charge()
+        if not events:
+            return b""
+        self.events += len(events)
+        if oversized := sum([event.oversized for event in events]):
+            self.oversized += oversized
+            events = [self._masker.outline_of(event) for event in events]
+        return b"".join(map(write_event, self._masker.mask(events)))
+
+    def feed_each(self, pieces: Sequence[bytes]) -> list[bytes]:
+        """The result of `feed` for each of several pieces."""
+        return list(map(self.feed, pieces))
+
+    def resume(self) -> None:
+        """Skip to the next line."""
+        assert isinstance(self._reader, JsonLinesReader)
+        self._reader.skip_line()
+        self.release()
+
+    def finish(self) -> bytes:
+        """The event that is pending at the end, without its blank line; else b""."""
+        self.release()
+        event = self._reader.finish()
+        if event is None:
+            return b""
+        self.oversized += event.oversized
+        return write_tail(Event(oversized=True)) if event.oversized and event.cut is None else self._masker.tail(event)
+
+    def release(self) -> None:
+        """Return all bytes to the budget."""
+        self._budget.give_back(self._charged, self)
+        self._charged = 0
+
+    def evict(self) -> None:
+        """Discard the unfinished event: other holders need its share of the budget."""
+        self._reader.discard()
+        self.release()
+
+    def _charge(self) -> None:
+        """Charge the unfinished event to the budget, and discard the event if the budget has no space for it."""
+        charge = max(self._reader.pending_bytes - FREE_EVENT_BYTES, 0)
+        if charge < self._charged:
+            self._budget.give_back(self._charged - charge, self)
+        elif charge > self._charged and not self._budget.take(charge - self._charged, self):
+            self.evict()
+            return
+        self._charged = charge

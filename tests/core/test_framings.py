@@ -1,0 +1,97 @@
+"""The same exchange in each framing gives the same record, but for its bytes.
+
+Every vector whose events a framing can carry is written in that framing, from its server-sent events: no dialect knows the
+framing.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+import pytest
+
+from streamgauge.core.formats.sse import Event
+from tests.each import check_each
+from tests.vectors.compare import MS, SIZES, alike, same, without_times
+from tests.vectors.drive import Live, in_pieces, live, messages, segments_of, stamped, wire
+from tests.vectors.drive import response_head as head_of
+from tests.vectors.framings import FRAMINGS, Framing, framed
+from tests.vectors.load import Vector, vectors
+
+# Framings of which at least one vector of the dialect must be written.
+OWED = {("ollama", "json lines"), ("gemini", "json array"), ("gemini", "json lines")}
+
+FRAMED = [
+    (framing, vector, *written)
+    for framing in FRAMINGS
+    for vector in vectors()
+    if (written := framed(vector, framing)) is not None
+]
+
+
+def test_every_framing_is_shown_by_its_dialects() -> None:
+    assert {(vector.dialect, framing.name) for framing, vector, *_ in FRAMED} >= OWED
+
+
+def name_of(case: tuple[Framing, Vector, Vector, list[bytes]]) -> str:
+    framing, vector, *_ = case
+    return f"{framing.name} {vector.dialect}/{vector.name}"
+
+
+def record(vector: Vector, how: Live, pieces: list[bytes] | None = None) -> dict[str, Any]:
+    return alike(live(vector, how, pieces or [wire(vector, how)]), *SIZES)
+
+
+def is_the_record_of_server_sent_events(case: tuple[Framing, Vector, Vector, list[bytes]]) -> None:
+    _, vector, other, _ = case
+    for capture in ("full", "masked"):
+        how = Live(capture=capture, framing="chunked")
+        expected = record(vector, how)
+        same(record(other, how), expected, capture)
+        same(record(other, how, in_pieces(wire(other, how), other.name)), expected, capture)
+
+
+def has_the_times_of_its_pieces(case: tuple[Framing, Vector, Vector, list[bytes]]) -> None:
+    """Each event has the time of the read that completes it: none waits for the next one."""
+    _, vector, other, pieces = case
+    reads = [((place + 2) * 10 * MS, piece) for place, piece in enumerate(pieces)]
+    got = stamped(other, Live(), [(5 * MS, head_of(other, Live(), other.body)), *reads], 10_000 * MS)
+    seconds = [stamp / 1e9 for stamp, _ in reads]
+    tokens = [seconds[place] for place in vector.token_events_at]
+    assert got["timing"]["first_token_s"] == (pytest.approx(tokens[0], abs=1e-6) if tokens else None)
+    assert got["timing"]["last_token_s"] == (pytest.approx(tokens[-1], abs=1e-6) if tokens else None)
+    assert got["timing"]["first_event_s"] == pytest.approx(seconds[0], abs=1e-6)
+    same(alike(without_times(got), *SIZES), alike(without_times(live(vector, Live(), [wire(vector, Live())])), *SIZES))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_the_record_is_that_of_server_sent_events() -> None:
+    check_each(FRAMED, is_the_record_of_server_sent_events, name_of)
+
+
+def test_each_event_has_the_time_of_the_piece_that_completes_it() -> None:
+    timed = [case for case in FRAMED if not case[1].no_timing and case[1].ending == "complete"]
+    check_each(timed, has_the_times_of_its_pieces, name_of)
+
+
+def test_masked_framings_carry_no_text() -> None:
+    """What a tap sends to Kafka of each framing holds no word of a prompt, a text or an argument."""
+    canary = "Canary7391"
+    line = {
+        "model": "m",
+        "message": {"content": canary, "tool_calls": [{"function": {"name": "f", "arguments": {canary: canary}}}]},
+    }
+    unknown = {"model": "m", "done": False, canary: {"a": canary}, "context": [canary]}
+    error = {"error": f"no {canary}"}
+    contents = [{**line, "done": False}, unknown, error, {**line, "done": True, "done_reason": "stop"}]
+    for framing in FRAMINGS:
+        written = framing.write([Event("", json.dumps(value).encode()) for value in contents])
+        assert written is not None
+        for cut in (0, 9):
+            body = b"".join(written)[: len(b"".join(written)) - cut]
+            vector = Vector(
+                "", {}, [], dialect="ollama", body=body, target="/api/chat", content_type=framing.content_type
+            )
+            for segment in segments_of("masked", messages(vector, [(None, wire(vector, Live()))])):
+                assert canary.encode() not in msgspec.msgpack.encode(segment), framing.name
