@@ -103,9 +103,30 @@ def test_a_file_with_the_same_bytes_counts_once(tmp_path: Path) -> None:
     text = export({1: [row(5)], 2: [row(6)]})
     once, twice = read(tmp_path, text), read(tmp_path, text, text)
     assert billed(twice) == billed(once)
-    assert twice.notes[0] == "1.json has the same bytes as 0.json: it counts once."
+    assert twice.notes[0] == "1.json has the same bytes as 0.json: they count once."
     assert [used.name for used in twice.used] == ["0.json"]
     assert twice.rows == 2
+
+
+def test_one_file_that_is_given_twice_is_named_once(tmp_path: Path) -> None:
+    (tmp_path / "usage.json").write_text(export({1: [row(5)]}))
+    theirs = Theirs(open_invoices([tmp_path / "usage.json"] * 2, {}), PERIOD, Mapping())
+    theirs.read()
+    assert theirs.notes[0] == "usage.json was given twice: it counts once."
+
+
+def test_days_without_an_export_are_listed_and_counted(tmp_path: Path) -> None:
+    theirs = read(tmp_path, export({2: [row(5)]}), export({4: [row(6)], 5: []}), costs([2, 4]))
+    assert [note for note in theirs.notes if note.startswith("No export of openai covers")] == [
+        "No export of openai covers 2026-03-01 and 2026-03-06 to 2026-03-10: these days are not compared."
+    ]
+    assert theirs.uncovered_days == {"openai": 8}, "also the days with costs or tokens alone"
+    whole = read(tmp_path, export({day: [row(day)] for day in range(1, 11)}))
+    assert (whole.uncovered_days, whole.notes) == ({}, [])
+    scattered = read(tmp_path, *(export({day: [row(day)]}) for day in range(2, 12, 2)))
+    assert (
+        "No export of openai covers 5 days of 2026-03-01 to 2026-03-09: these days are not compared." in scattered.notes
+    )
 
 
 def test_two_exports_that_overlap_are_one(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 from hypothesis import given
 
 from streamgauge.audit.page import MAX_STREAMS, Kept, escape, page
-from streamgauge.audit.result import Amount, FindingLine, InvoiceUsed, Line, Provenance, Verdict, Verdicts
+from streamgauge.audit.result import Amount, Days, FindingLine, InvoiceUsed, Line, Provenance, Verdict, Verdicts
 from streamgauge.audit.totals import totals_of
 from tests.audit.sample_lines import amount, company_result, explained, ids, line, result_of, some_lines, undecided
 
@@ -76,8 +76,7 @@ def test_verdicts_and_totals_come_first_then_causes_undecided_days_streams_and_p
     shape_of(text)
     heads = re.findall(r"<h2>(.+?)</h2>", text)
     assert heads == [
-        "Totals", "Causes", "Undecided", "Unexplained", "Days", "Streams", "Findings without an invoice",
-        "What this was made of",
+        "Totals", "Causes", "Undecided", "Unexplained", "Days", "Streams", "Other findings", "What this was made of",
     ]  # fmt: skip
     assert text.index('<div class="verdict differs"><b>Tokens differ</b>') < text.index("<h2>Totals</h2>")
     assert "Money is shown in dollars and rounded to cents, half a cent away from zero" in text
@@ -122,14 +121,55 @@ def test_a_page_lists_fifty_streams_of_a_cause_and_says_how_to_get_the_others() 
     text = page(result_of(lines), Kept(7, "2026-12-04T08:00:00Z", False))
     assert text.count("<li>0193") == MAX_STREAMS
     assert "<h3>Aborted streams (120)</h3>" in text
-    assert "And 70 more: <code>streamgauge audit claim 7 --cause aborted_without_usage</code> writes them." in text
+    assert "And 70 more. " in text
+    assert "<code>streamgauge audit claim 7 --cause aborted_without_usage</code> writes all of them as CSV" in text
     assert "audit claim RUN --cause" in page(result_of(lines))
+
+
+def test_few_streams_of_a_cause_are_also_said_to_be_of_the_ledger_and_how_a_claim_names_them() -> None:
+    text = page(result_of([line(explained("tier", 1, "1", "s1"), ours=amount(1, "1"), rest=amount(0, "0"))]))
+    assert "more." not in text[text.index("<h2>Streams</h2>") :]
+    assert "These are the ledger's ids of responses" in text
+    assert "<code>streamgauge audit claim RUN --cause tier</code>" in text
+
+
+def test_the_period_stands_in_the_title_alone() -> None:
+    text = page(result_of([]))
+    assert "<h1>Billing audit, 2026-11-01 to 2026-11-30 (UTC)</h1>" in text
+    assert "2026-12-01" not in text
+    text = page(result_of([], period=Days("2026-11-29", "2026-11-30", "UTC")))
+    assert "<h1>Billing audit, 2026-11-29 (UTC)</h1>" in text
+
+
+def test_what_is_within_the_tolerance_asks_for_nothing() -> None:
+    def said(usd: str, **members: object) -> str:
+        text = page(result_of([line(ours=amount(1, "1"), rest=amount(0, usd))], **members))
+        return text[text.index("<h2>Unexplained</h2>") :]
+
+    assert "Ask the provider" in said("0.011")
+    assert "within the tolerance" in said("-0.01")
+    assert "Ask the provider" not in said("-0.01")
+    assert "within the tolerance" in said("0.011", agrees=True), "an export that rounds adds to the tolerance"
+
+
+def test_how_a_known_cause_is_accepted_is_said_unless_the_bill_agrees() -> None:
+    lines = [line(explained("tax", 0, "1"), ours=amount(1, "1"), rest=amount(0, "0"))]
+    assert "<code>--accept CAUSE</code>" in page(result_of(lines))
+    assert "--accept CAUSE" not in page(result_of(lines, agrees=True))
+    assert "--accept CAUSE" not in page(result_of([]))
+
+
+def test_a_row_of_totals_says_what_is_not_compared() -> None:
+    unpriced = line(ours=amount(8, None), rest=amount(0, None))
+    unpriced.theirs.usd = "3.001"
+    text = page(result_of([unpriced, line(ours=amount(1, "1"), rest=amount(0, "0"))]))
+    assert text.count('<data value="3.001" title="3.001 USD">3.00</data>&nbsp;USD not compared') == 1
 
 
 def test_unknown_amounts_are_neither_zero_nor_absent() -> None:
     text = page(result_of([line(ours=amount(5, None), rest=amount(0, None))]))
     assert text.count('title="unknown"') == 7
-    assert "No difference: 1 days" in text
+    assert "No difference: 1 day, counted" in text
 
 
 def test_the_result_of_an_earlier_version_is_shown() -> None:
@@ -137,7 +177,7 @@ def test_the_result_of_an_earlier_version_is_shown() -> None:
     for one in old.lines:
         one.undecided, one.alternatives = Amount(None, None), []
     text = page(old)
-    assert "<b>2026-11-01 to 2026-12-01 (UTC, last day excluded): the bill does not agree with the ledger.</b>" in text
+    assert "<b>The bill does not agree with the ledger.</b>" in text
     assert "The version that made this result did not write down its files." in text
     assert "Seen by no tap" in text
     assert "<h2>Undecided</h2>" not in text

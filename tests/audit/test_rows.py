@@ -3,9 +3,10 @@
 import pytest
 
 from streamgauge.audit.parts import explained_parts, undecided_parts, unexplained_parts
-from streamgauge.audit.result import RateChange, Verdict, Verdicts
+from streamgauge.audit.result import Alternatives, RateChange, Verdict, Verdicts
 from streamgauge.audit.rows import (
     LINE_COLUMNS,
+    headline,
     line_rows,
     part_details,
     part_rows,
@@ -14,6 +15,7 @@ from streamgauge.audit.rows import (
     summary,
     total_rows,
     verdict_sentence,
+    what_to_do,
 )
 from streamgauge.audit.totals import totals_of
 from tests.audit.sample_lines import amount, counts, explained, line, result_of, undecided
@@ -110,10 +112,66 @@ def test_a_verdict_is_one_sentence(subject: str, verdict: Verdict, sentence: str
     assert verdict_sentence(subject, verdict) == sentence
 
 
+def test_the_first_sentence_says_where_less_than_the_period_was_compared() -> None:
+    agrees, differs, none = (Verdict(word, None) for word in ("agrees", "differs", "not_compared"))
+    limited = "the bill agrees with the ledger, as far as it was compared"
+    assert headline(result_of([], agrees=True, verdicts=Verdicts(agrees, agrees))) == "the bill agrees with the ledger"
+    assert headline(result_of([], agrees=True, verdicts=Verdicts(agrees, none))) == limited
+    assert headline(result_of([], agrees=True, verdicts=Verdicts(none, agrees))) == limited
+    members = {"agrees": True, "verdicts": Verdicts(agrees, agrees)}
+    assert headline(result_of([], uncovered_days={"openai": 29}, **members)) == limited
+    assert headline(result_of([], uncovered_days={"openai": 0}, **members)) == "the bill agrees with the ledger"
+    differing = result_of([], uncovered_days={"openai": 29}, verdicts=Verdicts(differs, none))
+    assert headline(differing) == "the bill does not agree with the ledger"
+
+
+def test_the_share_that_taps_saw_is_a_limit_where_tokens_are_open() -> None:
+    def said(*parts: Alternatives, rest: int) -> str:
+        lines = [line(*parts, ours=OURS, rest=amount(rest, "0")), line(ours=OURS, rest=NONE, provider="aws")]
+        *_, share, of_aws = summary(result_of(lines, coverage={"openai": "0.9989", "aws": "1.0000"}))
+        assert of_aws == "Taps saw 100.00 % of the tokens that aws billed."
+        return share
+
+    assert said(rest=0) == "Taps saw 99.89 % of the tokens that openai billed."
+    assert said(rest=-5) == "Taps saw 99.89 % of the tokens that openai billed."
+    assert said(rest=5) == "Taps saw at most 99.89 % of the tokens that openai billed."
+    open_part = undecided(("coverage", "tier"), 7, "0")
+    assert said(open_part, rest=0) == "Taps saw at most 99.89 % of the tokens that openai billed."
+
+
+def test_each_group_of_causes_has_its_meaning_and_an_action() -> None:
+    lines = [line(explained("coverage", 1, "1"), ours=OURS, rest=amount(1, "0"), model=model) for model in ("a", "b")]
+    result = result_of([*lines, line(undecided(("coverage", "tier"), 1, "0"), ours=OURS, rest=NONE)])
+    (seen_by_no_tap,) = what_to_do(explained_parts(result))
+    assert seen_by_no_tap.startswith("coverage (Seen by no tap): The provider bills requests")
+    assert "What to do: Find the clients" in seen_by_no_tap
+    (one_of,) = what_to_do(undecided_parts(result))
+    assert one_of.startswith("coverage or tier: Seen by no tap: ")
+    assert "What to do: Claim nothing yet" in one_of
+    (no_cause,) = what_to_do(unexplained_parts(result))
+    assert no_cause.startswith("unexplained: What to do: Ask the provider for the requests")
+    assert "within the tolerance" in next(what_to_do(unexplained_parts(result), is_tolerated=True))
+
+
+def test_totals_say_what_is_not_compared_so_that_they_add_up() -> None:
+    unpriced = line(ours=amount(8, None), rest=amount(0, None))
+    unpriced.theirs.usd = "3"
+    rows = total_rows(totals_of([unpriced, line(ours=OURS, rest=amount(0, "0.5"))])[1:])
+    assert rows[:4] == [
+        ["billed, USD", "4.50"],
+        ["  not compared, USD", "3.00"],
+        ["ours, USD", "1.00"],
+        ["difference, USD", "0.50"],
+    ]
+
+
 def test_a_result_that_compared_nothing_does_not_begin_with_a_verdict_on_the_bill() -> None:
     nothing = Verdicts(Verdict("not_compared", "no row"), Verdict("not_compared", "no row"))
     first, *others = summary(result_of([], verdicts=nothing, accepted=["accepted."], notes=["a note."]))
     assert first == "2026-11-01 to 2026-12-01 (UTC, last day excluded): nothing was compared."
     assert others == ["Tokens are not compared: no row.", "Money is not compared: no row.", "accepted.", "a note."]
     assert summary(result_of([], agrees=True))[0].endswith("the bill agrees with the ledger.")
+    line_of_a_lack = line(ours=NONE, rest=amount(180, "0.58"))
+    others = summary(result_of([line_of_a_lack], verdicts=nothing, coverage={"openai": "0.0000"}))[1:]
+    assert len(others) == 2, "nothing is said of amounts that were not compared"
     assert said_verdicts(result_of([]).verdicts) is None

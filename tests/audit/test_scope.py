@@ -42,7 +42,7 @@ def test_a_known_cause_within_its_limit_is_no_news() -> None:
     assert not result_of([a_batch_cell()]).agrees
     result = result_of([a_batch_cell()], [known])
     assert result.agrees
-    assert result.accepted == ["batch: 3390 tokens, 0.01 USD are known (evaluation)."]
+    assert result.accepted == ["batch: 3,390 tokens, 0.01 USD are known by --scope (evaluation)."]
     assert [cause.cause for cause in result.causes] == ["batch"]  # it is still told
 
 
@@ -64,7 +64,15 @@ def test_beyond_its_limit_its_last_day_or_its_cells_it_is_news(known: Known) -> 
 
 def test_a_limit_that_is_passed_is_said() -> None:
     result = result_of([a_batch_cell()], [Known("batch", usd=Decimal("0.009"), until=DAY)])
-    assert result.accepted == ["batch: 3390 tokens, 0.01 USD, which is more than the known limit of 0.009 USD."]
+    assert result.accepted == ["batch: 3,390 tokens, 0.01 USD, which is more than the known limit of 0.009 USD."]
+
+
+def test_money_that_is_not_compared_is_not_said_to_be_known() -> None:
+    cell = a_batch_cell()
+    cell.explanations = [replace(cell.explanations[0], usd=None)]
+    cell.shape = replace(SHAPE, has_money=False)
+    result = conclude([cell], {"openai": cell.shape}, [], PERIOD, Tolerance(0, "0"), accept(["batch"]))
+    assert result.accepted == ["batch: 3,390 tokens are known by --accept."]
 
 
 def test_the_limit_is_for_all_lines_together() -> None:
@@ -108,6 +116,29 @@ def test_tokens_agree_and_money_is_not_compared() -> None:
     result = conclude([cell], {"openai": cell.shape}, [], PERIOD, Tolerance(0, "0"))
     assert (result.agrees, result.verdicts.tokens.verdict) == (True, "agrees")
     assert (result.verdicts.money.verdict, result.verdicts.money.reason) == ("not_compared", "no invoice has money")
+
+
+def test_money_without_a_rate_is_not_said_to_be_absent() -> None:
+    cell = a_cell(ten())
+    cell.shape = replace(SHAPE, has_money=False, lacks_rate=True)
+    result = conclude([cell], {"openai": cell.shape}, [], PERIOD, Tolerance(0, "0"))
+    assert result.verdicts.money.verdict == "not_compared"
+    assert "currencies" in (result.verdicts.money.reason or "")
+    other = conclude([cell], {"openai": cell.shape, "aws": SHAPE}, [], PERIOD, Tolerance(0, "0"))
+    assert other.notes == [], "no sentence that openai has no money"
+
+
+def test_money_without_our_cost_is_said_in_cents() -> None:
+    cell = a_cell(ten())
+    cell.theirs.usd, cell.theirs.money_rows, cell.ours.unpriced = Decimal("0.0161"), 1, 1
+    verdict = result_of([cell]).verdicts.money
+    assert verdict.reason == "0.02 USD are billed for 1 line with streams that have no cost"
+
+
+def test_taps_saw_nothing_of_a_provider_without_a_stream() -> None:
+    unseen = a_cell([], BATCH)
+    assert result_of([unseen]).coverage == {"openai": "0.0000"}
+    assert result_of([a_cell(ten())]).coverage == {"openai": "1.0000"}
 
 
 def test_a_provider_without_money_beside_others_is_said() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from decimal import Decimal
 
 from hypothesis import given
+from hypothesis import strategies as st
 
 from streamgauge.audit.amounts import EXACT, ZERO_USD
 from streamgauge.audit.result import Amount, Line, ProviderTotal
@@ -84,6 +85,42 @@ def test_a_kind_that_no_line_counts_apart_stays_null() -> None:
     (together, _) = totals_of([without])
     assert together.billed.tokens == counts(2, None, None, 3)
     assert together.in_dispute.tokens == counts(2, None, None, 3)
+
+
+def test_what_is_not_compared_is_beside_each_side() -> None:
+    unpriced = line(ours=amount(8, None), rest=amount(2, None))
+    unpriced.theirs.usd = "3"
+    unbilled = line(ours=amount(5, "0.5"), rest=Amount(None, None))
+    unbilled.theirs = Amount(None, None)
+    (together, _) = totals_of([line(ours=amount(1, "1"), rest=amount(1, "0.2")), unpriced, unbilled])
+    assert (together.billed.usd, together.ours.usd, together.difference.usd) == ("4.2", "1.5", "0.2")
+    assert together.billed_not_compared == Amount(None, "3")
+    assert together.ours_not_compared == amount(5, "0.5")
+
+
+_SIDE = st.tuples(st.none() | st.integers(0, 10**9), st.none() | st.integers(0, 10**9))
+
+
+@given(st.lists(st.tuples(_SIDE, _SIDE), min_size=1, max_size=6))
+def test_billed_minus_ours_is_the_difference_of_what_is_compared(
+    sides: list[tuple[tuple[int | None, int | None], ...]],
+) -> None:
+    lines = []
+    for ours, theirs in sides:
+        less = [
+            None if mine is None or other is None else other - mine for mine, other in zip(ours, theirs, strict=True)
+        ]
+        one = line(ours=_amount(*ours), rest=_amount(*less))
+        one.theirs = _amount(*theirs)
+        lines.append(one)
+    (together, _) = totals_of(lines)
+    for known in (lambda part: tokens_of(part) or 0, usd_of):
+        billed = known(together.billed) - known(together.billed_not_compared)
+        assert billed - (known(together.ours) - known(together.ours_not_compared)) == known(together.difference)
+
+
+def _amount(tokens: int | None, usd: int | None) -> Amount:
+    return amount(tokens, None if usd is None else str(usd))
 
 
 def test_without_a_line_there_are_no_totals() -> None:

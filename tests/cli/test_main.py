@@ -122,6 +122,10 @@ def test_version_and_help_as_processes() -> None:
         (("worker", "--kafka-password", "x"), "No such option: --kafka-password; did you mean --kafka-password-file?"),
         (("--data-dir", "x", "up"), "--data-dir; write it after the command, as in `streamgauge up --data-dir`"),
         (("up", "x"), "No such command 'x': choose from packets, or leave it out"),
+        (
+            ("audit", "--invoice", "x", __file__),
+            f"{__file__} is a file without an option: write the option before each file",
+        ),
         (("up", "--data-dir", "x", "packets"), "Write --data-dir after `up packets`, or leave out `packets`"),
         (("up", "--agent", "packets"), "--agent is no option of `up packets`: leave out --agent or `packets`"),
         (("audit", "--invoice", "x", "list"), "--invoice is no option of `audit list`: leave out --invoice or `list`"),

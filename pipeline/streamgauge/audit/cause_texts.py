@@ -1,5 +1,6 @@
 """What finance reads of each cause: its plain name, what it means, and what to do. One sentence each."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 
@@ -12,6 +13,18 @@ class CauseText(NamedTuple):
 
 
 _NOTHING = "Nothing: it belongs to the bill."
+# The action for what several causes explain equally well, and for what none explains.
+UNDECIDED_ACTION = (
+    "Claim nothing yet, since each of these causes explains the amount as well as the others: an export with a row for each"
+    " request, or with a count of requests, usually decides it."
+)
+UNEXPLAINED_ACTION = "Ask the provider for the requests of these days and models: no cause explains these amounts."
+TOLERATED_ACTION = "Nothing: all of it together is within the tolerance, which rounding usually makes."
+# How the next audit learns that a cause is no news.
+ACCEPT = (
+    "A cause that you know and accept is no news with `--accept CAUSE`, or up to an amount and a day with `--scope FILE`:"
+    " what is left decides whether the bill agrees."
+)
 _CLAIM = "Claim it from the provider, with the streams that `streamgauge audit claim` writes."
 
 # By the identifier of the cause, in the order of `result.CAUSES`.
@@ -44,7 +57,8 @@ CAUSE_TEXTS = {
     "price_changed": CauseText(
         "Another price",
         "The tokens agree, and the price is not the one that our costs are made with.",
-        "Compare the price with your contract: claim the difference, or give us the new price (`--prices`).",
+        "Compare the price with your contract: claim the difference, or give the ledger the new price by `streamgauge ledger"
+        " price --prices FILE` and audit again.",
     ),
     "cache_counted_differently": CauseText(
         "Cached input counted differently",
@@ -112,6 +126,19 @@ CAUSE_TEXTS = {
         "Compare it with your contract; its name on the bill is beside the amount.",
     ),
 }
+
+
+def said_of(causes: Sequence[str], is_tolerated: bool = False) -> tuple[list[str], str]:
+    """The meanings of causes, and what to do about an amount that one of them explains; none explains it if there are none.
+
+    `is_tolerated`: whether what no cause explains is within the tolerance.
+    """
+    texts = [CAUSE_TEXTS[cause] for cause in causes]
+    if len(texts) == 1:
+        return [texts[0].meaning], texts[0].action
+    if texts:
+        return [f"{text.name}: {text.meaning}" for text in texts], UNDECIDED_ACTION
+    return [], TOLERATED_ACTION if is_tolerated else UNEXPLAINED_ACTION
 
 
 def name_of(cause: str) -> str:

@@ -25,6 +25,7 @@ from streamgauge.audit.result import (
     Verdicts,
 )
 from streamgauge.audit.scope import Accepted, Known, accepted
+from streamgauge.audit.shown_amounts import counted, dollars
 from streamgauge.audit.theirs import Shape
 from streamgauge.audit.totals import totals_of
 
@@ -75,10 +76,9 @@ def conclude(
         undecided.add(*_undecided(cell), cell.shape.splits)
     known = accepted(cells, scope, day_after(period.end, -1))
     verdicts = Verdicts(
-        _not_compared(cells, any(shape.has_tokens for shape in shapes.values()), "tokens")
+        _not_compared(cells, None if any(shape.has_tokens for shape in shapes.values()) else "no invoice has tokens")
         or _on_tokens(cells, tolerance, known),
-        _not_compared(cells, any(shape.has_money for shape in shapes.values()), "money")
-        or _on_money(cells, tolerance, known),
+        _not_compared(cells, _why_no_money(shapes.values())) or _on_money(cells, tolerance, known),
     )
     lines = [_line(cell) for cell in cells]
     return Result(
@@ -109,6 +109,8 @@ def _lacking(shapes: Mapping[str, Shape], subject: str) -> list[str]:
     lacking = sorted(provider for provider, has_it in has.items() if not has_it)
     if len(lacking) == len(has):
         return []
+    if subject == "money":  # of money without a rate, another sentence tells
+        lacking = [provider for provider in lacking if not shapes[provider].lacks_rate]
     verb = "are" if subject == "tokens" else "is"
     return [f"No invoice of {provider} has {subject}, so its {subject} {verb} not compared." for provider in lacking]
 
@@ -155,7 +157,7 @@ def _on_tokens(cells: Sequence[Cell], tolerance: Tolerance, known: Accepted) -> 
 
 
 def _tokens(count: int) -> str:
-    return "1 token" if count == 1 else f"{count} tokens" if count else ""
+    return counted(count, "token") if count else ""
 
 
 def _on_money(cells: Sequence[Cell], tolerance: Tolerance, known: Accepted) -> Verdict:
@@ -175,21 +177,31 @@ def _on_money(cells: Sequence[Cell], tolerance: Tolerance, known: Accepted) -> V
     over = usd_total(max(ZERO_USD, abs(cell.usd_rest or ZERO_USD) - cell.theirs.slack) for cell in compared) or ZERO_USD
     verdict = _verdict(harmful, _usd(undecided), _usd(over) if over > Decimal(tolerance.usd) else "")
     if verdict.verdict == "agrees" and lacking:
-        amount = usd_text(usd_total(cell.theirs.usd for cell in lacking) or ZERO_USD)
+        amount = _usd(usd_total(cell.theirs.usd for cell in lacking)) or "0.00 USD"
         return Verdict(
-            "not_compared", f"{amount} USD are billed for {len(lacking)} lines with streams that have no cost"
+            "not_compared", f"{amount} are billed for {counted(len(lacking), 'line')} with streams that have no cost"
         )
     return verdict
 
 
+def _why_no_money(shapes: Iterable[Shape]) -> str | None:
+    """Why the money of no invoice can be compared; None if that of an invoice can."""
+    shapes = list(shapes)
+    if any(shape.has_money for shape in shapes):
+        return None
+    if any(shape.lacks_rate for shape in shapes):
+        return "the money of the invoices is in other currencies than USD, and days have no rate of exchange (--rates)"
+    return "no invoice has money"
+
+
 def _usd(amount: Decimal | None) -> str:
-    return f"{usd_text(amount)} USD" if amount else ""
+    return f"{dollars(usd_text(amount))} USD" if amount else ""
 
 
-def _not_compared(cells: Sequence[Cell], has_any: bool, subject: str) -> Verdict | None:
-    """The verdict if there is nothing to compare. `has_any`: whether an invoice has the subject."""
-    if not has_any:
-        return Verdict("not_compared", f"no invoice has {subject}")
+def _not_compared(cells: Sequence[Cell], why_none: str | None) -> Verdict | None:
+    """The verdict if there is nothing to compare. `why_none`: why no invoice has any of it; None if one has."""
+    if why_none is not None:
+        return Verdict("not_compared", why_none)
     if not any(cell.theirs.token_rows or cell.theirs.money_rows for cell in cells):
         return Verdict("not_compared", "the invoices have no row in the period")
     if not any(cell.ours.streams for cell in cells):
@@ -227,6 +239,8 @@ def _coverage(provider: str, shape: Shape, cells: Sequence[Cell]) -> str | None:
         return None
     own = [cell for cell in cells if cell.group.provider == provider]
     billed = total_of(cell.theirs.tokens for cell in own).total
+    if billed > 0 and not any(cell.ours.streams for cell in own):
+        return f"{0:.{_PLACES}f}"
     unseen = sum(
         explanation.tokens.total for cell in own for explanation in cell.explanations if explanation.cause == "coverage"
     )

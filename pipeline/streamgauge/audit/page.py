@@ -10,14 +10,24 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import NamedTuple
 
-from streamgauge.audit.cause_texts import CAUSE_TEXTS, name_of
-from streamgauge.audit.parts import Part, explained_parts, is_zero, time_totals, undecided_parts, unexplained_parts
+from streamgauge.audit.cause_texts import ACCEPT, CAUSE_TEXTS, name_of, said_of
+from streamgauge.audit.parts import (
+    Part,
+    explained_parts,
+    is_tolerated,
+    is_zero,
+    time_totals,
+    undecided_parts,
+    unexplained_parts,
+)
 from streamgauge.audit.period import day_after
 from streamgauge.audit.result import Amount, Provenance, ProviderTotal, Result, TokenCounts, Verdict
 from streamgauge.audit.rows import (
     TOTALS,
     exchanged_kinds,
+    headline,
     kinds_of,
+    left_out,
     part_sentences,
     said_verdicts,
     shown_totals,
@@ -25,24 +35,23 @@ from streamgauge.audit.rows import (
     total_name,
     verdict_sentence,
 )
-from streamgauge.audit.shown_amounts import ROUNDING, dollars, grouped
+from streamgauge.audit.shown_amounts import ROUNDING, counted, dollars, grouped
 from streamgauge.core.safe_values import escaped
 
 # Streams of a cause, and names of a charge, that the page lists: it stays readable. `audit claim` writes all streams.
 MAX_STREAMS = 50
 MAX_LABELS = 20
 _UNKNOWN = '<span class="unknown" title="unknown">&ndash;</span>'
-_UNDECIDED = (
-    "Claim nothing yet, since each of these causes explains the amount as well as the others: an export with a row for each"
-    " request, or with a count of requests, usually decides it."
-)
-_UNEXPLAINED = "Ask the provider for the requests of these days and models: no cause explains these amounts."
 _UNITS = "Money in USD, and tokens below it."
 _TOTALS = (
-    "The difference is what is billed minus what the ledger has; it is the sum of explained, undecided and unexplained. In"
-    " dispute: what is undecided or unexplained, and what is explained by a cause that the provider has to answer for, each"
-    " without its sign, so that a surplus hides no lack."
+    "Billed is what the provider's files say. Ours is what the ledger has: the usage that Streamgauge read from the"
+    " provider's responses as they passed its taps, at the prices of its list. The difference is billed minus ours, of what"
+    " is compared; it is the sum of explained, undecided and unexplained. Undecided: several causes explain it equally"
+    " well. In dispute: what is undecided or unexplained, and what is explained by a cause that the provider has to answer"
+    " for, each without its sign, so that a surplus hides no lack."
 )
+_IDS = "These are the ledger's ids of responses (streams)."
+_CLAIMS = "writes all of them as CSV, with times, tokens, costs, and the ids that the provider knows"
 
 _STYLE = """
 body { font: 14px/1.45 system-ui, sans-serif; color: #1a1a1a; margin: 1.5rem auto; max-width: 64rem; padding: 0 1rem }
@@ -97,7 +106,8 @@ class Kept(NamedTuple):
 def page(result: Result, kept: Kept | None = None) -> str:
     """The page, as UTF-8 text."""
     period = result.period
-    title = f"Billing audit, {period.from_} to {day_after(period.to, -1)}"
+    last = day_after(period.to, -1)
+    title = f"Billing audit, {period.from_}{'' if last == period.from_ else f' to {last}'} ({period.timezone})"
     explained, undecided, unexplained = explained_parts(result), undecided_parts(result), unexplained_parts(result)
     parts = [
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">',
@@ -109,8 +119,9 @@ def page(result: Result, kept: Kept | None = None) -> str:
         *_totals(shown_totals(result)),
         "<h2>Causes</h2>",
         *_parts(explained, "No cause of a difference was found."),
+        *([] if result.agrees or not explained else [f'<p class="note">{_with_code(ACCEPT)}</p>']),
         *(["<h2>Undecided</h2>", *_parts(undecided, "")] if undecided else []),
-        *(["<h2>Unexplained</h2>", *_parts(unexplained, "")] if unexplained else []),
+        *(["<h2>Unexplained</h2>", *_parts(unexplained, "", is_tolerated(result, unexplained))] if unexplained else []),
         *_days(result),
         *_streams([*explained, *undecided], kept),
         *_findings(result),
@@ -124,7 +135,9 @@ def page(result: Result, kept: Kept | None = None) -> str:
 
 
 def _verdicts(result: Result) -> Iterator[str]:
-    verdicts, (first, *sentences) = said_verdicts(result.verdicts), summary(result)
+    verdicts, (_, *sentences) = said_verdicts(result.verdicts), summary(result)
+    first = headline(result)
+    first = f"{first[0].upper()}{first[1:]}."
     colour = "agrees" if result.agrees else "differs"
     if verdicts is not None:
         pairs: list[tuple[str, Verdict]] = [("Tokens", verdicts.tokens), ("Money", verdicts.money)]
@@ -138,7 +151,7 @@ def _verdicts(result: Result) -> Iterator[str]:
     else:
         yield f'<div class="verdict {colour}"><b>{escape(first)}</b></div>'
     if sentences:
-        yield f"<ul>{''.join(f'<li>{escape(sentence)}</li>' for sentence in sentences)}</ul>"
+        yield f"<ul>{''.join(f'<li>{_with_code(sentence)}</li>' for sentence in sentences)}</ul>"
 
 
 def _with_names(reason: str) -> str:
@@ -164,33 +177,39 @@ def _total_cells(total: ProviderTotal, names: Iterable[str]) -> Iterator[str]:
     for name in names:
         amount: Amount = getattr(total, name)
         tokens = "" if amount.tokens is None else f" <small>{_count(amount.tokens)}&nbsp;tokens</small>"
-        yield _cell(name, f"{_money(amount.usd)}{tokens}", "number")
+        yield _cell(name, f"{_money(amount.usd)}{tokens}{_left_out(total, name)}", "number")
+
+
+def _left_out(total: ProviderTotal, name: str) -> str:
+    """What of a side is not compared, so that the row adds up."""
+    if name not in ("billed", "ours"):
+        return ""
+    lacking = left_out(total, name)
+    usd = [] if lacking.usd is None else [f"{_money(lacking.usd)}&nbsp;USD"]
+    tokens = [] if lacking.tokens is None else [f"{_count(lacking.tokens)}&nbsp;tokens"]
+    return "".join(f" <small>{one} not compared</small>" for one in (*usd, *tokens))
 
 
 # --- causes ---------------------------------------------------------------------------------------------------------
 
 
-def _parts(parts: Sequence[Part], empty: str) -> Iterator[str]:
-    """A table of parts, those of one cause below its name, meaning and action."""
+def _parts(parts: Sequence[Part], empty: str, is_tolerated: bool = False) -> Iterator[str]:
+    """A table of parts, those of one cause below its name, meaning and action. `is_tolerated`: as in said_of."""
     if not parts:
         yield f"<p>{escape(empty)}</p>"
         return
     rows = []
     for _, group in groupby(parts, lambda part: part.causes):
         same = list(group)
-        rows.append(_group_head(same[0]))
+        rows.append(_group_head(same[0], is_tolerated))
         rows += [f"<tr>{''.join(_part_cells(part))}</tr>" for part in same]
     yield from _table_of(
         ("Provider and model", "Tokens", "USD", "Streams", "First day", "Last day"), rows, kind="parts"
     )
 
 
-def _group_head(part: Part) -> str:
-    texts = [CAUSE_TEXTS[cause] for cause in part.causes]
-    if len(texts) == 1:
-        said, action = [texts[0].meaning], texts[0].action
-    else:
-        said, action = [text.meaning for text in texts], _UNDECIDED if texts else _UNEXPLAINED
+def _group_head(part: Part, is_tolerated: bool) -> str:
+    said, action = said_of(part.causes, is_tolerated)
     sentences = "".join(f"<p>{escape(sentence)}</p>" for sentence in said)
     sentences += f"<p><b>What to do:</b> {_with_code(action)}</p>"
     return f'<tr class="group"><th colspan="6" scope="rowgroup">{escape(_names(part.causes))}{sentences}</th></tr>'
@@ -247,13 +266,13 @@ def _days(result: Result) -> Iterator[str]:
         yield from _table((unit, "Provider", *TOTALS[:-1]), rows, f"{unit}s with a difference. {_UNITS}")
     if equal:
         more = "more " if rows else ""
-        yield f"<p>No difference: {grouped(equal)} {more}{unit.lower()}s, counted for each provider.</p>"
+        yield f"<p>No difference: {counted(equal, f'{more}{unit.lower()}')}, counted for each provider.</p>"
     if not rows and not equal:
         yield "<p>There are none.</p>"
 
 
 def _streams(parts: Sequence[Part], kept: Kept | None) -> Iterator[str]:
-    """The streams of each cause, MAX_STREAMS at most, and how to get the others."""
+    """The streams of each cause, MAX_STREAMS at most, and how to get all of them with the ids that the provider knows."""
     streams: dict[tuple[str, ...], dict[str, None]] = {}
     for part in parts:
         streams.setdefault(part.causes, {}).update(part.streams)
@@ -264,20 +283,20 @@ def _streams(parts: Sequence[Part], kept: Kept | None) -> Iterator[str]:
         yield f"<h3>{escape(_names(causes))} ({grouped(len(ids))})</h3>"
         yield f'<ul class="streams">{"".join(f"<li>{escape(one)}</li>" for one in ids[:MAX_STREAMS])}</ul>'
         more = len(ids) - MAX_STREAMS
-        if more > 0:
-            number = "RUN" if kept is None else str(kept.number)
-            cause = causes[0] if len(causes) == 1 else "undecided"
-            yield (
-                f'<p class="note">And {grouped(more)} more: <code>streamgauge audit claim {number} --cause {cause}</code>'
-                f"{' writes them, with RUN the number that --save gives' if kept is None else ' writes them'}.</p>"
-            )
+        number = "RUN" if kept is None else str(kept.number)
+        cause = causes[0] if len(causes) == 1 else "undecided"
+        yield (
+            f'<p class="note">{f"And {grouped(more)} more. " if more > 0 else ""}{_IDS}'
+            f" <code>streamgauge audit claim {number} --cause {cause}</code> {_CLAIMS}"
+            f"{'; RUN is the number that --save gives' if kept is None else ''}.</p>"
+        )
 
 
 # --- findings and provenance ----------------------------------------------------------------------------------------
 
 
 def _findings(result: Result) -> Iterator[str]:
-    yield "<h2>Findings without an invoice</h2>"
+    yield "<h2>Other findings</h2>"
     if not result.findings:
         yield "<p>None.</p>"
         return
@@ -288,7 +307,7 @@ def _findings(result: Result) -> Iterator[str]:
             _name_cell("Finding", finding.finding.replace("_", " ")),
             _name_cell("Provider and model", whose),
             _cell("Streams", grouped(finding.count), "number"),
-            _cell("Detail", escape(finding.detail), ""),
+            _cell("Detail", _with_code(finding.detail), ""),
         ])  # fmt: skip
     yield from _table(("Finding", "Provider and model", "Streams", "Detail"), rows)
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 from streamgauge.audit.result import (
     CAUSES,
@@ -83,6 +84,16 @@ def undecided_parts(result: Result) -> list[Part]:
 def unexplained_parts(result: Result) -> list[Part]:
     """What nothing explains, by provider and model."""
     return _parts(result.lines, lambda line: [((), line.unexplained)] if not is_zero(line.unexplained) else [])
+
+
+def is_tolerated(result: Result, unexplained: Iterable[Part]) -> bool:
+    """Whether what is unexplained is within the tolerance: the sum of the absolute amounts, as for the verdicts."""
+    sizes = AmountSum()
+    for part in unexplained:
+        sizes.add(part.size)
+    size, tolerance = sizes.amount(), result.tolerance
+    tokens = 0 if size.tokens is None else size.tokens.total
+    return result.agrees or (tokens <= tolerance.tokens and Decimal(size.usd or 0) <= Decimal(tolerance.usd or 0))
 
 
 def _parts(

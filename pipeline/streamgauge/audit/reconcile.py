@@ -31,7 +31,10 @@ from streamgauge.ledger import Filter
 # Streams that are named for a shift of the time zone, which may concern every stream of a period.
 MAX_NAMED = 1_000
 
-_NOT_COMPARED = "these streams have no cost, so that the money that is billed for their lines is not compared"
+_NOT_COMPARED = (
+    "these streams have no cost, so that the money that is billed for their lines is not compared: give the missing prices by"
+    " `streamgauge ledger price --prices FILE`, and audit again"
+)
 _UNREADABLE = "these records lack members, or have some of another type: their columns count, and no cause names them"
 # Streams of a provider's model that are held for the search (some 80 MB). The cells with the fewest come first; the others
 # are compared, and explained by causes that need no single stream.

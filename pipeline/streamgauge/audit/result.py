@@ -166,6 +166,13 @@ class ProviderTotal(msgspec.Struct):
         Amount,
         msgspec.Meta(description="Unexplained, undecided, and explained by a cause that a provider has to answer for"),
     ]
+    # Kept results of earlier versions have none of what follows.
+    billed_not_compared: Annotated[
+        Amount, msgspec.Meta(description="The part of `billed` in lines where the other side is unknown")
+    ] = msgspec.field(default_factory=_no_amount)
+    ours_not_compared: Annotated[
+        Amount, msgspec.Meta(description="The part of `ours` in lines where the other side is unknown")
+    ] = msgspec.field(default_factory=_no_amount)
 
 
 class InvoiceUsed(msgspec.Struct):
@@ -241,6 +248,13 @@ class Result(msgspec.Struct):
         msgspec.Meta(description="One sentence each: what was left out, given twice, or not covered by a file"),
     ] = []
     provenance: Provenance | None = None
+    uncovered_days: Annotated[
+        dict[str, int],
+        msgspec.Meta(
+            description="By provider, how many days of the period are not compared, or in one of tokens and money alone,"
+            " since no export covers them"
+        ),
+    ] = msgspec.field(default_factory=dict)
 
 
 def not_compared(result: Result) -> list[Line]:

@@ -5,9 +5,10 @@ from decimal import Decimal
 from typing import NamedTuple
 
 from streamgauge.audit.amounts import EXACT, KINDS, ZERO_USD, usd_text, usd_total
+from streamgauge.audit.cause_texts import name_of, said_of
 from streamgauge.audit.parts import Part, is_zero
 from streamgauge.audit.result import Amount, Line, ProviderTotal, Result, TokenCounts, Verdict, Verdicts, not_compared
-from streamgauge.audit.shown_amounts import dollars, grouped
+from streamgauge.audit.shown_amounts import counted, dollars, grouped
 from streamgauge.audit.totals import totals_of
 
 LINE_COLUMNS = (
@@ -87,6 +88,14 @@ def part_details(parts: Sequence[Part]) -> Iterator[str]:
         yield from (f"{subject}: {sentence}" for sentence in sentences if sentence)
 
 
+def what_to_do(parts: Sequence[Part], is_tolerated: bool = False) -> Iterator[str]:
+    """For each group of causes that occurs, its plain name, its meaning and an action. `is_tolerated`: as in said_of."""
+    for causes in dict.fromkeys(part.causes for part in parts):
+        meanings, action = said_of(causes, is_tolerated)
+        names = f"{' or '.join(causes) or 'unexplained'}{f' ({name_of(causes[0])})' if len(causes) == 1 else ''}"
+        yield f"{names}: {' '.join([*meanings, f'What to do: {action}'])}"
+
+
 def part_sentences(part: Part) -> list[str]:
     """Sentences about a part: its changed prices; and how much was moved to another line, where the sum is 0 for that."""
     return [*_rate_sentences(part), *_moved(part)]
@@ -154,7 +163,22 @@ def total_rows(totals: Sequence[ProviderTotal]) -> list[list[object]]:
             amounts = [shown(getattr(total, name)) for total in totals]
             if any(amount is not None for amount in amounts):
                 rows.append([f"{name.replace('_', ' ')}, {unit}", *amounts])
+            if name in ("billed", "ours"):
+                lacking = [shown(left_out(total, name)) for total in totals]
+                if any(amount is not None for amount in lacking):
+                    rows.append([f"  not compared, {unit}", *lacking])
     return rows
+
+
+def left_out(total: ProviderTotal, side: str) -> Amount:
+    """What of a side is not compared though the other lines are: without it, billed minus ours would not be the difference.
+
+    `side`: billed or ours. Nothing is known of it where no line is compared, which the verdict says.
+    """
+    lacking: Amount = getattr(total, f"{side}_not_compared")
+    tokens, usd = lacking.tokens, lacking.usd
+    has_tokens = tokens is not None and total.difference.tokens is not None and tokens.total != 0
+    return Amount(tokens if has_tokens else None, usd if total.difference.usd is not None and usd != "0" else None)
 
 
 def has_difference(line: Line) -> bool:
@@ -224,33 +248,60 @@ def verdict_sentence(subject: str, verdict: Verdict) -> str:
 def summary(result: Result) -> Sequence[str]:
     """Sentences about the whole period: what a person reads first."""
     period, verdicts = result.period, said_verdicts(result.verdicts)
-    is_compared = verdicts is None or {verdicts.tokens.verdict, verdicts.money.verdict} != {"not_compared"}
-    says = "the bill agrees with the ledger" if result.agrees else "the bill does not agree with the ledger"
-    sentences = [
-        f"{period.from_} to {period.to} ({period.timezone}, last day excluded):"
-        f" {says if is_compared else 'nothing was compared'}."
-    ]
+    sentences = [f"{period.from_} to {period.to} ({period.timezone}, last day excluded): {headline(result)}."]
     if verdicts is not None:
         sentences += [verdict_sentence("Tokens", verdicts.tokens), verdict_sentence("Money", verdicts.money)]
-    unexplained, left_out = result.unexplained, not_compared(result)
+    if is_compared(result):
+        sentences += _on_what_was_compared(result)
+    return [*sentences, *result.accepted, *result.notes]
+
+
+def is_compared(result: Result) -> bool:
+    """Whether tokens or money were compared. Results of earlier versions do not say that they were not."""
+    verdicts = said_verdicts(result.verdicts)
+    return verdicts is None or {verdicts.tokens.verdict, verdicts.money.verdict} != {"not_compared"}
+
+
+def headline(result: Result) -> str:
+    """Whether the bill agrees, in the words that a person reads first; what was not compared does not agree."""
+    if not is_compared(result):
+        return "nothing was compared"
+    if not result.agrees:
+        return "the bill does not agree with the ledger"
+    verdicts = said_verdicts(result.verdicts)
+    lacks_side = verdicts is not None and "not_compared" in (verdicts.tokens.verdict, verdicts.money.verdict)
+    is_whole = not lacks_side and not any(result.uncovered_days.values())
+    return f"the bill agrees with the ledger{'' if is_whole else ', as far as it was compared'}"
+
+
+def _on_what_was_compared(result: Result) -> Iterator[str]:
+    verdicts, unexplained, lines = said_verdicts(result.verdicts), result.unexplained, not_compared(result)
     if unexplained.tokens is not None:
-        sentences.append(
-            f"Unexplained tokens: {grouped(unexplained.tokens.total)} (tolerance {result.tolerance.tokens})."
-        )
+        yield f"Unexplained tokens: {grouped(unexplained.tokens.total)} (tolerance {result.tolerance.tokens})."
     if unexplained.usd is not None:
-        where = " in the lines whose money is compared" if left_out else ""
-        sentences.append(
-            f"Unexplained money{where}: {dollars(unexplained.usd)} USD (tolerance {result.tolerance.usd} USD)."
+        where = " in the lines whose money is compared" if lines else ""
+        yield f"Unexplained money{where}: {dollars(unexplained.usd)} USD (tolerance {result.tolerance.usd} USD)."
+    elif not lines and verdicts is None:
+        yield "Money is not compared: prices or billed amounts are unknown."
+    if lines and (verdicts is None or verdicts.money.verdict != "not_compared"):  # else the verdict has said it
+        billed = usd_text(usd_total(Decimal(line.theirs.usd or 0) for line in lines) or ZERO_USD)
+        yield (
+            f"Money of {counted(len(lines), 'line')} ({dollars(billed)} USD billed) is not compared, since streams have no"
+            " cost: `streamgauge ledger price` gives them one."
         )
-    elif not left_out and verdicts is None:
-        sentences.append("Money is not compared: prices or billed amounts are unknown.")
-    if left_out:
-        billed = usd_text(usd_total(Decimal(line.theirs.usd or 0) for line in left_out) or ZERO_USD)
-        sentences.append(
-            f"Money of {len(left_out)} lines ({dollars(billed)} USD billed) is not compared: streams of these lines have no"
-            " cost."
-        )
+    surplus = _providers_with_surplus(result)
     for provider, ratio in result.coverage.items():
         if ratio is not None:
-            sentences.append(f"Seen by taps, of the tokens that {provider} billed: {ratio}.")
-    return [*sentences, *result.accepted, *result.notes]
+            share = EXACT.multiply(Decimal(ratio), Decimal(100))
+            at_most = " at most" if provider in surplus else ""
+            yield f"Taps saw{at_most} {share:.2f} % of the tokens that {provider} billed."
+
+
+def _providers_with_surplus(result: Result) -> set[str]:
+    """The providers that bill tokens which are undecided or unexplained: a tap may have seen them or not."""
+    return {
+        line.provider
+        for line in result.lines
+        for part in (line.undecided, line.unexplained)
+        if part.tokens is not None and part.tokens.total > 0
+    }

@@ -18,6 +18,7 @@ from typing import NamedTuple
 from streamgauge.audit.amounts import ZERO_USD, usd_text
 from streamgauge.audit.cells import Cell, Explanation, Undecided
 from streamgauge.audit.result import CAUSES
+from streamgauge.audit.shown_amounts import counted, dollars
 from streamgauge.core.toml_text import NotTomlError, parse_toml
 from streamgauge.errors import UsageFault
 
@@ -83,17 +84,22 @@ def accepted(cells: Iterable[Cell], scope: Sequence[Known], last_day: str) -> Ac
         if not parts:
             continue
         tokens = sum(part.tokens.size for _, part in parts)
-        usd = sum((abs(part.usd) for _, part in parts if part.usd is not None), ZERO_USD)
-        amounts = [f"{tokens} tokens"] if tokens else []
-        sentence = f"{_subject(known)}: {', '.join([*amounts, f'{usd_text(usd)} USD'])}"
+        amounts_of_money = [abs(part.usd) for _, part in parts if part.usd is not None]
+        usd = sum(amounts_of_money, ZERO_USD)
+        amounts = [
+            *([counted(tokens, "token")] if tokens or not amounts_of_money else []),
+            *([f"{dollars(usd_text(usd))} USD"] if amounts_of_money else []),
+        ]
+        sentence = f"{_subject(known)}: {', '.join(amounts)}"
         beyond = [
-            *([f"{known.tokens} tokens"] if known.tokens is not None and tokens > known.tokens else []),
+            *([counted(known.tokens, "token")] if known.tokens is not None and tokens > known.tokens else []),
             *([f"{usd_text(known.usd)} USD"] if known.usd is not None and usd > known.usd else []),
         ]
         if beyond:
             sentences.append(f"{sentence}, which is more than the known limit of {' and '.join(beyond)}.")
             continue
-        sentences.append(f"{sentence} are known{f' ({known.reason})' if known.reason else ''}.")
+        source = "by --scope" if known.until else "by --accept"
+        sentences.append(f"{sentence} are known {source}{f' ({known.reason})' if known.reason else ''}.")
         for _, part in parts:
             known_causes.setdefault(id(part), set()).add(known.cause)
     parts_known = frozenset(id(part) for _, part, causes in everything if causes <= known_causes.get(id(part), set()))

@@ -26,3 +26,8 @@ def dollars(usd: str) -> str:
 def grouped(count: int) -> str:
     """A count with grouped digits: -1,234,567."""
     return f"{count:,}"
+
+
+def counted(count: int, noun: str) -> str:
+    """A count with its noun: 1 line, 1,234 lines."""
+    return f"{grouped(count)} {noun}{'' if count == 1 else 's'}"

@@ -19,6 +19,7 @@ from streamgauge.audit.period import DAY_US, DayOf, Period, day_after
 from streamgauge.audit.rates_file import NO_RATES, USD, Rates
 from streamgauge.audit.repeated import Repeated
 from streamgauge.audit.result import InvoiceUsed
+from streamgauge.audit.shown_amounts import counted
 from streamgauge.audit.tables import Tables, id_bytes, joined, whole_sum
 
 # The tier of requests that are answered later, all together: they are no streams, so no tap sees them.
@@ -142,6 +143,7 @@ class Shape:
     has_tiers: bool = True
     has_days: bool = True
     has_request_ids: bool = False
+    lacks_rate: bool = False  # its money is in a currency for which a day has no rate of exchange: it is unknown
     splits: frozenset[str] = frozenset({"input_cached", "input_cache_write"})
 
 
@@ -203,7 +205,8 @@ class Theirs:
     `cells`: the sums of each group. `groups`: every group, at its number in the table. `shapes`: by provider. `days`: with
     rows, by provider. `covered`: the days that an export with tokens, and one with money, covers, by provider. `used`: the
     files that count. `notes`: sentences on what counts once, is not covered, or has no row in the period. `rows`: how many
-    rows of the period there are.
+    rows of the period there are. `uncovered_days`: how many days of the period no export with tokens, or none with money,
+    covers, by provider with such days.
 
     `rates`: of exchange, for money in other currencies than dollars. `without_rate`: how many rows of the period, by
     currency, have money for whose day there is no rate. Such money is unknown, and so is all money of its provider.
@@ -219,6 +222,7 @@ class Theirs:
         self.covered: dict[str, tuple[set[str], set[str]]] = {}
         self.used: list[InvoiceUsed] = []
         self.notes: list[str] = []
+        self.uncovered_days: dict[str, int] = {}
         self.rows = 0
         self.without_rate: Counter[str] = Counter()
         self._rates = rates
@@ -241,7 +245,7 @@ class Theirs:
                 exports[number] = export
             else:
                 self.tables.database.execute("DELETE FROM lines WHERE file = ?", (number,))
-                self.notes.append(f"{file.path.name} has the same bytes as {same.path.name}: it counts once.")
+                self.notes.append(_said_twice(file, same))
         self.tables.insert("groups", ((place, group.provider, None) for place, group in enumerate(self.groups)))
         if len(exports) > 1:
             self._count_shared_rows_once(exports)
@@ -253,8 +257,8 @@ class Theirs:
     def unconverted(self) -> list[str]:
         """A sentence for each currency whose money is not compared."""
         return [
-            f"{rows} row{'' if rows == 1 else 's'} with money in {currency}, for whose day there is no rate: the money of "
-            "their provider is not compared; --rates FILE gives rates"
+            f"{counted(rows, 'row')} with money in {currency}, for whose day there is no rate: the money of their provider "
+            "is not compared. --rates FILE gives rates."
             for currency, rows in sorted(self.without_rate.items())
         ]
 
@@ -322,7 +326,7 @@ class Theirs:
         for (kept, file), (rows, days) in sorted(pairs.items()):
             self.notes.append(
                 f"{exports[file].file.path.name} and {exports[kept].file.path.name} overlap ({_spoken(days)}): "
-                f"{_counted(rows, 'row')} that both have count once."
+                f"{counted(rows, 'row')} that both have {'counts' if rows == 1 else 'count'} once."
             )
 
     def _add_up(self, exports: dict[int, _Export]) -> None:
@@ -340,7 +344,7 @@ class Theirs:
             for provider in export.days:
                 self._shape(provider, seen.get((number, provider)), export.format)
         for provider in self._unknown_money:
-            self.shapes[provider].has_money = False
+            self.shapes[provider].has_money, self.shapes[provider].lacks_rate = False, True
         for number, digest, extra, uncached, *counts, usd, requests, request_id in self.tables.database.execute(
             _REPEATED
         ):
@@ -401,6 +405,9 @@ class Theirs:
                     f"{'this day is' if len(missing) == 1 else 'these days are'} not compared."
                 )
             shape = self.shapes[provider]
+            compared = (tokens if shape.has_tokens else period_days) & (money if shape.has_money else period_days)
+            if uncovered := len(period_days - compared):
+                self.uncovered_days[provider] = uncovered
             sides = ("tokens", "are", shape.has_tokens, tokens), ("money", "is", shape.has_money, money)
             for name, verb, has, days in sides:
                 if has and (missing := (tokens | money) - days):
@@ -496,13 +503,23 @@ def _whole(days: set[str]) -> set[str]:
     return whole
 
 
+def _said_twice(file: InvoiceFile, same: InvoiceFile) -> str:
+    if file.path.name == same.path.name:
+        return f"{file.path.name} was given twice: it counts once."
+    return f"{file.path.name} has the same bytes as {same.path.name}: they count once."
+
+
+# Spans of days that a sentence lists. Of more, it has the first and the last day.
+_MAX_SPANS = 4
+
+
 def _spoken(days: set[str]) -> str:
-    """Days in a sentence: the first and the last one, and how many there are if some between are not among them."""
-    first, last = min(days), max(days)
-    if first == last:
-        return first
-    return f"{first} to {last}" if day_after(first, len(days) - 1) == last else f"{len(days)} days of {first} to {last}"
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+    """Days in a sentence: each span of them; the first and the last one, and how many there are, of many spans."""
+    spans: list[tuple[str, str]] = []
+    for day in sorted(days):
+        begins = spans.pop()[0] if spans and day_after(spans[-1][1], 1) == day else day
+        spans.append((begins, day))
+    if len(spans) > _MAX_SPANS:
+        return f"{len(days)} days of {spans[0][0]} to {spans[-1][1]}"
+    *others, last = [first if first == last else f"{first} to {last}" for first, last in spans]
+    return f"{', '.join(others)} and {last}" if others else last

@@ -66,12 +66,15 @@ class _Sums:
         self._billed, self._ours, self._difference = AmountSum(), AmountSum(), AmountSum()
         self._explained, self._undecided, self._unexplained = AmountSum(), AmountSum(), AmountSum()
         self._in_dispute = AmountSum()
+        self._billed_not_compared, self._ours_not_compared = AmountSum(), AmountSum()
 
     def add(self, line: Line) -> None:
         self._billed.add(line.theirs)
         self._ours.add(line.ours)
         self._difference.add(line.difference)
         self._unexplained.add(line.unexplained)
+        self._billed_not_compared.add(_not_compared(line.theirs, line.difference))
+        self._ours_not_compared.add(_not_compared(line.ours, line.difference))
         for known_with in (self._explained, self._undecided, self._in_dispute):
             known_with.add_zero(line.difference)
         self._undecided.add(line.undecided)
@@ -91,7 +94,17 @@ class _Sums:
             self._undecided.amount(),
             self._unexplained.amount(),
             self._in_dispute.amount(),
+            self._billed_not_compared.amount(),
+            self._ours_not_compared.amount(),
         )
+
+
+def _not_compared(side: Amount, difference: Amount) -> Amount:
+    """What of a side is in no difference."""
+    return Amount(
+        side.tokens if difference.tokens is None else None,
+        side.usd if difference.usd is None else None,
+    )
 
 
 def _disputed(explanations: Iterable[LineExplanation]) -> Iterable[LineExplanation]:
@@ -101,8 +114,8 @@ def _disputed(explanations: Iterable[LineExplanation]) -> Iterable[LineExplanati
 def totals_of(lines: Sequence[Line]) -> list[ProviderTotal]:
     """The totals of all lines together, then those of each provider by its name. There are none without a line.
 
-    `difference` is the sum of the lines where both sides are known: where a line's money is not compared, it is not the
-    difference of `billed` and `ours`. It is always the sum of `explained`, `undecided` and `unexplained`. In `in_dispute`
+    `difference` is the sum of the lines where both sides are known: `billed` without `billed_not_compared`, minus `ours`
+    without `ours_not_compared`. It is always the sum of `explained`, `undecided` and `unexplained`. In `in_dispute`
     each unexplained, undecided and disputed part of a line counts without its sign, so that a surplus hides no lack.
     """
     together = _Sums()

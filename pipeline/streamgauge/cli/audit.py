@@ -93,6 +93,7 @@ class Audit:
         result.notes += [*reconciled.notes, *theirs.unconverted, *self._recounts.notes]
         if note := note_of_imports(ledger, self.period):
             result.notes.append(note)
+        result.uncovered_days = theirs.uncovered_days
         result.provenance = _provenance(self.args, reconciled.ledger_sha256, reconciled.invoices)
         return result
 

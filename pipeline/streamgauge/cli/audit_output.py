@@ -4,8 +4,9 @@ import sys
 import textwrap
 from collections.abc import Sequence
 
+from streamgauge.audit.cause_texts import ACCEPT
 from streamgauge.audit.page import Kept, page
-from streamgauge.audit.parts import explained_parts, undecided_parts, unexplained_parts
+from streamgauge.audit.parts import explained_parts, is_tolerated, undecided_parts, unexplained_parts
 from streamgauge.audit.result import Result, encode
 from streamgauge.audit.rows import (
     LINE_COLUMNS,
@@ -17,6 +18,7 @@ from streamgauge.audit.rows import (
     summary,
     total_name,
     total_rows,
+    what_to_do,
 )
 from streamgauge.audit.shown_amounts import ROUNDING
 from streamgauge.cli.tables import print_csv, print_table, printable, terminal_width
@@ -41,17 +43,21 @@ def print_result(result: Result, output: str, kept: Kept | None = None) -> None:
 def _print_tables(result: Result) -> None:
     """Verdicts, totals, causes, what is undecided or unexplained, findings."""
     width = terminal_width()
-    sys.stdout.write("\n".join(summary(result)) + "\n")
+    for sentence in summary(result):
+        _say(printable(sentence), width)
     totals = shown_totals(result)
     beside = max((width - _NAME) // (_AMOUNT + _GAP), 1)
     for first in range(0, len(totals), beside):
         some = totals[first : first + beside]
         names = [total_name(total) for total in some]
         _print(("total", *names), total_rows(some), width, names)
-    for parts in (explained_parts(result), undecided_parts(result), unexplained_parts(result)):
+    unexplained = unexplained_parts(result)
+    for parts in (explained_parts(result), undecided_parts(result), unexplained):
         _print(PART_COLUMNS, part_rows(parts), width, ("tokens", "USD", "streams"))
-        for sentence in part_details(parts):
+        for sentence in (*part_details(parts), *what_to_do(parts, is_tolerated(result, unexplained))):
             _say(printable(sentence), width)
+    if result.causes and not result.agrees:
+        _say(f"{ACCEPT.replace('`', '')}", width)
     findings = [[one.finding, one.provider, one.model, one.count, one.detail] for one in result.findings]
     _print(_FINDING_COLUMNS, findings, width)
     if totals:

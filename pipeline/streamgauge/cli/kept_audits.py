@@ -56,11 +56,11 @@ def _list(runs: Runs, args: Arguments) -> int:
             kept_run.first,
             kept_run.end,
             kept_run.timezone,
-            kept_run.agrees,
-            kept_run.is_preliminary,
+            _said(kept_run.agrees, args.output),
+            _said(kept_run.is_preliminary, args.output),
             kept_run.ledger_sha256[:_SHOWN],
             " ".join(digest[:_SHOWN] for digest in kept_run.invoices_sha256),
-            *_verdicts(kept_run),
+            *_verdicts(kept_run, args.output),
         ]
         for kept_run in runs.all()
     ]
@@ -68,9 +68,17 @@ def _list(runs: Runs, args: Arguments) -> int:
     return DONE
 
 
-def _verdicts(kept_run: Run) -> tuple[str | None, str | None]:
+def _said(is_so: bool, output: str) -> bool | str:
+    """A truth value: in a table by a word."""
+    return is_so if output != "table" else "yes" if is_so else "no"
+
+
+def _verdicts(kept_run: Run, output: str) -> tuple[str | None, str | None]:
     verdicts = kept_run.verdicts()
-    return (None, None) if verdicts is None else (verdicts.tokens.verdict, verdicts.money.verdict)
+    if verdicts is None:
+        return None, None
+    tokens, money = verdicts.tokens.verdict, verdicts.money.verdict
+    return (tokens.replace("_", " "), money.replace("_", " ")) if output == "table" else (tokens, money)
 
 
 def _show(runs: Runs, args: Arguments) -> int:
@@ -149,10 +157,7 @@ def _claim(settings: Settings, kept_run: Run, args: Arguments) -> int:
         raise UsageFault(f"--cause is missing: run {kept_run.number} {_causes_of(result)}")
     claim = claim_of(result, Wanted(args.cause, args.provider, args.model))
     if not claim.lines and not claim.whole_lines:
-        raise UsageFault(
-            f"run {kept_run.number} has no stream for --cause {args.cause} with this provider and model: it"
-            f" {_causes_of(result)}"
-        )
+        raise UsageFault(f"{_why_no_claim(kept_run.number, result, args)}: it {_causes_of(result)}")
     period = Period.of(kept_run.first, kept_run.end, kept_run.timezone)
     mapping = _mapping(kept_run, args.map)
     billed = _billed(args.invoice, mapping)
@@ -164,6 +169,18 @@ def _claim(settings: Settings, kept_run: Run, args: Arguments) -> int:
     if missing:
         _say(f"the ledger no longer has {len(missing)} of the {len(claim.lines)} streams that the run names")
     return FOUND if missing else DONE
+
+
+def _why_no_claim(number: int, result: Result, args: Arguments) -> str:
+    """Why a claim for a cause has no stream."""
+    occurs = any(one.cause == args.cause for line in result.lines for one in line.explanations)
+    narrowed = " with this provider and model" if args.provider or args.model else ""
+    if occurs and not narrowed:
+        return (
+            f"run {number} has an amount for --cause {args.cause}, and names no stream: of what no tap saw, or is no tokens,"
+            " the ledger has none, and the page of the run shows days and models"
+        )
+    return f"run {number} has no stream for --cause {args.cause}{narrowed}"
 
 
 def _without(missing: set[str], rows: Iterable[list[object]]) -> Iterator[list[object]]:

@@ -414,8 +414,14 @@ class Group(click.Group, Command):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that the first word names. Fails if there is none."""
         if args[0] not in self.commands and not ctx.resilient_parsing:
+            from pathlib import Path
+
             from streamgauge.runtime.nearest import nearest
 
+            if self.module and Path(args[0]).exists():
+                ctx.fail(
+                    f"{args[0]} is a file without an option: write the option before each file, again for each one"
+                )
             choices = f"{', '.join(self.commands)}{', or leave it out' if self.module else ''}"
             ctx.fail(f"No such command {args[0]!r}: choose from {choices}{nearest(args[0], self.commands)}")
         return super().resolve_command(ctx, args)

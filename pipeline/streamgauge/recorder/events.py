@@ -21,6 +21,10 @@ from streamgauge.recorder.budget import Budget
 # and the bound on open streams bounds their total.
 FREE_EVENT_BYTES = 16 * 1024
 
+# Of a stream without a frame, so many bytes are masked first (bytes). They hold some 20 usual events, from which a frame is
+# made; the events after them are then masked by it.
+FRAME_BYTES = 4 * 1024
+
 _BLANK_LINE = re.compile(rb"\n\n|\r\n\r\n|\r\r")
 # Stands for an event that was discarded for lack of budget.
 _DISCARDED = Event(oversized=True)
@@ -56,6 +60,16 @@ def _blocks(decoded: bytes) -> list[bytes]:
     return blocks if all(blocks) and b"\n" not in {block[:1] for block in blocks} else []
 
 
+def _pieces_for_frame(pieces: Sequence[bytes]) -> int:
+    """How many pieces have FRAME_BYTES, or the number of all."""
+    total = 0
+    for count, piece in enumerate(pieces, 1):
+        total += len(piece)
+        if total >= FRAME_BYTES:
+            return count
+    return len(pieces)
+
+
 class MaskedEvents:
     """Masks one event stream.
 
@@ -86,7 +100,7 @@ class MaskedEvents:
         end = _end_of_blocks(decoded)
         if self._decoder.idle and begin < end:
             whole = decoded[begin:end]
-            masked = [whole] if self._passes([whole]) else self._masked(_blocks(whole))
+            masked = [whole] if self._passes([whole]) else self._framed([whole]) or self._masked(_blocks(whole))
             written += masked
             begin = end if masked else begin
         written += self._fed(decoded[begin:])
@@ -99,11 +113,25 @@ class MaskedEvents:
         written: list[bytes] = []
         while len(written) < len(pieces):
             rest = pieces[len(written) :]
+            framed = self._framed(rest) if self._decoder.idle else []
+            if framed:
+                written += framed
+                continue
+            if not (written or self._masker.has_frame):
+                rest = rest[: _pieces_for_frame(rest)]
             if {piece[-2:] for piece in rest} != {b"\n\n"}:
                 rest = list(takewhile(_is_whole, rest)) or rest[:1]
             whole = self._whole_each(rest) if self._decoder.idle and _is_whole(rest[0]) else []
             written += whole or [self.feed(rest[0])]
         return written
+
+    def _framed(self, pieces: Sequence[bytes]) -> list[bytes]:
+        """The result for each of the first pieces whose events all fit the latest frame. No event must be pending."""
+        masked, events = self._masker.mask_contents(pieces)
+        if events:
+            self._charge_event(b"", new_event=True)
+            self.events += events
+        return masked
 
     def _whole_each(self, pieces: Sequence[bytes]) -> list[bytes]:
         """The result for each piece, if all consist of whole blocks; else none."""

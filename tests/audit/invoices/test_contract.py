@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from decimal import Decimal
 from itertools import product
 from pathlib import Path
@@ -306,7 +307,20 @@ def test_rows_of_two_exports_in_one_page_are_refused(sample: Sample) -> None:
 
 def test_an_unknown_export_is_refused_and_the_known_ones_are_named() -> None:
     said = refusal("date,tokens\n2026-03-01,1\n")
-    assert said.startswith("line 1: no known export has these columns or keys: 'date', 'tokens'; known are AWS")
+    assert said.startswith(
+        "line 1: no known export has these columns or keys: 'date', 'tokens'; known are exports of AWS, "
+    )
+    for name in ("Anthropic", "Google", "OpenAI", "OpenRouter"):
+        assert len(re.findall(rf"\b{name}\b", said)) == 1, "each provider is named once"
+
+
+def test_the_ledgers_own_records_are_refused_with_what_to_bring() -> None:
+    record = {"schema_version": "1", "stream_id": "s", "outcome": "completed", "error": None}
+    for text in (json.dumps(record) + "\n", json.dumps([record])):
+        said = refusal(text)
+        assert "records of a ledger" in said
+        assert "streamgauge ledger import" in said
+    assert "no known export" in refusal(json.dumps({"error": None, "x": 1})), "no error, so none is named"
 
 
 def test_a_missing_file_is_refused(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from streamgauge.core.dialects import DIALECTS, endpoint_of
-from streamgauge.core.formats.sse import write_event
+from streamgauge.core.formats.sse import split_blocks, write_event
 from streamgauge.core.masking import masker
 from streamgauge.core.masking.frames import Frame
 from streamgauge.core.masking.masker import Masker
@@ -239,3 +239,55 @@ def test_a_frame_returns_none_for_events_that_do_not_fit() -> None:
     wrong += [(b"a", number) for number in (b"", b"0", b"01", b"-1", b"1.0", b"1e1", b"1" * 16, b"x", b"1 ")]
     blocks = [b'data: {"a":"%b","n":%b}' % values for values in wrong]
     assert frame.mask([*blocks, b'data: {"a":"', b'data: {"a":"b","m":1}', b""]) == [None] * (len(wrong) + 3)
+
+
+FRAME = Frame([b'data: {"a":"', b'","n":', b"}"], [True, False], [b'data: {"a":"', 0, b'","n":', 1, b"}\n\n"])
+EVENT, MASKED = b'data: {"a":"te","n":12}\n\n', b'data: {"a":"xx","n":12}\n\n'
+
+
+@pytest.mark.parametrize("sizes", [[1], [1, 1, 1], [3], [2, 1, 4]])
+def test_a_frame_masks_contents_of_any_number_of_events(sizes: list[int]) -> None:
+    masked, events = FRAME.mask_contents([EVENT * size for size in sizes])
+    assert (masked, events) == ([MASKED * size for size in sizes], sum(sizes))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        b'data: {"a":"b","m":1}\n\n',
+        b'data: {"a":"","n":1}\n\n',
+        b'data: {"a":"b"c","n":1}\n\n',
+        b'data: {"a":"b\nc","n":1}\n\n',
+        b'data: {"a":"b","n":01}\n\n',
+        b": comment\n\n",
+        b"\n",
+        b'data: {"a":"te","n":12}\r\n\r\n',
+        b'data: {"a":"te","n":12}\n',
+    ],
+)
+def test_a_frame_masks_no_content_in_which_an_event_does_not_fit(wrong: bytes) -> None:
+    assert FRAME.mask_contents([wrong]) == ([], 0)
+    assert FRAME.mask_contents([EVENT + wrong + EVENT]) == ([], 0)
+    masked, events = FRAME.mask_contents([EVENT, EVENT + wrong])
+    assert (masked, events) in (([MASKED], 1), ([], 0))
+
+
+def test_contents_of_equal_events_are_masked_by_a_frame_without_places() -> None:
+    frame = Frame([EVENT[:-2]], [], [MASKED])
+    assert frame.mask_contents([EVENT * 2, EVENT]) == ([MASKED * 2, MASKED], 3)
+    assert frame.mask_contents([EVENT, EVENT + b"\n", EVENT]) == ([MASKED], 1)
+
+
+def test_contents_that_fit_the_latest_frame_are_not_split_into_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = wire("anthropic-messages", 400)
+    deltas = [event for event in one.events if b"content_block_delta" in event]
+    masked = MaskedEvents(Masker(one.path, full=False), Budget(NO_LIMIT))
+    masked.feed_each(one.events[:30])
+    split: list[bytes] = []
+    monkeypatch.setattr(
+        "streamgauge.recorder.events.split_blocks",
+        lambda content: split.append(content) or split_blocks(content),  # type: ignore[func-returns-value]
+    )
+    for reads in (deltas, [b"".join(deltas[:100]), b"".join(deltas[100:])]):
+        assert b"".join(masked.feed_each(reads)).count(b"content_block_delta") == 2 * len(deltas)
+    assert not split

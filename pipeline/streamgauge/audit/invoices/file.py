@@ -290,14 +290,17 @@ class InvoiceFile:
             raise InvoiceError(str(self.path), fault, number, f"{path}currency")
 
     def _unknown(self, names: "Sequence[str] | Mapping[str, object]") -> str:
-        if isinstance(names, Mapping) and "error" in names:
+        if isinstance(names, Mapping) and names.get("error"):
             return f"it is an error of the provider's API: {shown(names['error'])}"
         if not names:
             return "it has no columns or keys"
         unknown = ", ".join(shown(name) for name in sorted(names)[:6])
-        known = ", ".join(sorted({export.name for export in self._formats if export.refusal is None}))
-        fault = f"no known export has these columns or keys: {unknown}; known are {known}"
-        return f"{fault}; of any other provider bring a table with the columns of FOCUS"
+        # A format's name begins with whose it is.
+        known = ", ".join(sorted({export.name.split()[0] for export in self._formats if export.refusal is None}))
+        fault = f"no known export has these columns or keys: {unknown}; known are exports of {known}"
+        return (
+            f"{fault} (docs/guides/audit.md lists them); of any other provider bring a table with the columns of FOCUS"
+        )
 
 
 def table_of(source: Source) -> Iterator[tuple[int, Mapping[str, object]]]:

@@ -6,6 +6,11 @@ _LOG = (
     "a gateway's log is our side, not the provider's: make a ledger of it with `streamgauge ledger import --format {}`"
 )
 _KNOWN = (
+    (
+        "records of a ledger",
+        "schema_version stream_id outcome",
+        "they are our side, not the provider's: store them with `streamgauge ledger import`, and bring the provider's export",
+    ),
     ("LiteLLM's spend log", "call_type spend startTime", _LOG.format("litellm")),
     ("an export of Langfuse", "traceId startTime inputUsage", _LOG.format("langfuse")),
     ("an export of Langfuse", "trace_id start_time usage_details", _LOG.format("langfuse")),

@@ -16,8 +16,9 @@ stream shows another dialect.
 
 import contextlib
 import re
-from collections.abc import Callable, Sequence
-from itertools import compress, repeat
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, compress, islice, repeat, takewhile
+from typing import cast
 
 import msgspec
 
@@ -38,6 +39,7 @@ _NUMBER = 10 ** (_MAX_DIGITS - 2) + 70
 # Events of one kind share at least this many first bytes: their name, or the beginning of the first member.
 _BEGIN_BYTES = 24
 
+_BLANK = b"\n\n"
 # Masks whole blocks in the ordinary way; returns canonical events.
 Mask = Callable[[Sequence[bytes]], list[bytes]]
 
@@ -59,38 +61,84 @@ class Frame:
 
     def __init__(self, literals: Sequence[bytes], texts: Sequence[bool], parts: Sequence[bytes | int]) -> None:
         self._literals, self._texts, self._parts = literals, texts, parts
+        first, *others = literals
+        self._lines = first.count(b"\n")  # before the line of the places
+        self._line_begin = len(first) - first.rfind(b"\n") - 1  # the shared bytes before the first place of that line
+        self._one_line = bool(others) and b"\n" not in b"".join(others)  # whether one line has all places
+
+    def mask_contents(self, contents: Sequence[bytes]) -> tuple[list[bytes], int]:
+        """The masked form of the first contents that consist of events of this frame alone, and the number of these events.
+
+        Takes less time than `mask`: the events are not split into blocks. Returns nothing if an event within these contents
+        does not fit.
+        """
+        if not self._texts:
+            return self._masked_repeats(contents)
+        first, last = self._literals[0], self._literals[-1] + _BLANK
+        fitting = list(takewhile(lambda content: content.startswith(first) and content.endswith(last), contents))
+        if not fitting or not self._one_line:
+            return [], 0
+        joined = b"".join(fitting)
+        lines = joined.splitlines(keepends=True)[self._lines :: self._lines + 2]
+        rests = [line[self._line_begin : 1 - len(last)] for line in lines]
+        if (last + first).join(rests) != joined[len(first) : -len(last)]:
+            return [], 0
+        columns = self._masked_columns(rests)
+        if any(None in column for column in columns):
+            return [], 0
+        events = self._written(columns)
+        if len(rests) == len(fitting):
+            return list(map(b"".join, events)), len(rests)
+        counts = [len(content.splitlines()) // (self._lines + 2) for content in fitting]
+        return [b"".join(chain.from_iterable(islice(events, count))) for count in counts], len(rests)
+
+    def _masked_repeats(self, contents: Sequence[bytes]) -> tuple[list[bytes], int]:
+        """As `mask_contents`, for a frame without a place: all its events are equal."""
+        event = self._literals[0] + _BLANK
+        masked = b"".join([part for part in self._parts if isinstance(part, bytes)])
+        counts = [len(content) // len(event) for content in contents]
+        whole = takewhile(lambda pair: pair[0] == event * pair[1], zip(contents, counts, strict=True))
+        counts = [count for _, count in whole]
+        return [masked * count for count in counts], sum(counts)
 
     def mask(self, blocks: Sequence[bytes]) -> Sequence[bytes | None]:
         """The masked form of each block that fits this frame, with its blank line; None for each other block."""
         if not self._texts:
             masked = b"".join([part for part in self._parts if isinstance(part, bytes)])
             return [masked if block == self._literals[0] else None for block in blocks]
-        first, *between, last = self._literals
+        first, last = self._literals[0], self._literals[-1]
         start, end = len(first), -len(last) or None
         fits = [block.startswith(first) and block.endswith(last) for block in blocks]
         rests = [block[start:end] for block in (compress(blocks, fits) if False in fits else blocks)]
-        columns: list[list[bytes]] = []
-        for literal in between:
-            parted = [rest.partition(literal) for rest in rests]
-            columns.append([value for value, _, _ in parted])
-            rests = [rest for _, _, rest in parted]
-        columns.append(rests)
-        masked_columns = [
-            _masked_texts(column) if text else _numbers(column)
-            for column, text in zip(columns, self._texts, strict=True)
-        ]
+        masked_columns = self._masked_columns(rests)
         if any(None in column for column in masked_columns):
             whole = [None not in values for values in zip(*masked_columns, strict=True)]
             masked_columns = [list(compress(column, whole)) for column in masked_columns]
             each = iter(whole)
             fits = [fit and next(each) for fit in fits]
-        count = len(masked_columns[0])
-        pieces = [repeat(part, count) if isinstance(part, bytes) else masked_columns[part] for part in self._parts]
-        written = list(map(b"".join, zip(*pieces, strict=True)))
+        written = list(map(b"".join, self._written(masked_columns)))
         if False not in fits:
             return written
         every = iter(written)
         return [next(every) if fit else None for fit in fits]
+
+    def _masked_columns(self, rests: Sequence[bytes]) -> list[Sequence[bytes | None]]:
+        """For each place its masked values. `rests`: the bytes between the first and the last literal of each event."""
+        columns: list[list[bytes]] = []
+        for literal in self._literals[1:-1]:
+            parted = [rest.partition(literal) for rest in rests]
+            columns.append([value for value, _, _ in parted])
+            rests = [rest for _, _, rest in parted]
+        return [
+            _masked_texts(column) if text else _numbers(column)
+            for column, text in zip([*columns, rests], self._texts, strict=True)
+        ]
+
+    def _written(self, columns: Sequence[Sequence[bytes | None]]) -> Iterator[tuple[bytes, ...]]:
+        """The parts of each masked event. `columns`: the masked values of each place, none of them None."""
+        count = len(columns[0])
+        pieces = [repeat(part, count) if isinstance(part, bytes) else columns[part] for part in self._parts]
+        return zip(*cast(Sequence[Iterable[bytes]], pieces), strict=True)
 
 
 def _numbers(column: Sequence[bytes]) -> Sequence[bytes | None]:

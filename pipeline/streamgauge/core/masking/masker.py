@@ -86,6 +86,15 @@ class Masker:
         self._changes = 0  # how often the events have shown another dialect than before
         self._frame: Frame | None = None  # the latest frame, of this dialect
 
+    @property
+    def has_frame(self) -> bool:
+        """Whether there is a frame: `mask_contents` may then give something."""
+        return self._frame is not None
+
+    def mask_contents(self, contents: Sequence[bytes]) -> tuple[list[bytes], int]:
+        """As `Frame.mask_contents`, by the latest frame; nothing if there is none. The events need not be decoded."""
+        return ([], 0) if self._frame is None else self._frame.mask_contents(contents)
+
     def blocks(self, blocks: Sequence[bytes], decode: Callable[[bytes], list[Event]]) -> list[bytes]:
         """Whole blocks as canonical SSE in the form that may be stored. A block has no blank line, and no CR.
 
