@@ -129,6 +129,13 @@ def test_days_without_an_export_are_listed_and_counted(tmp_path: Path) -> None:
     )
 
 
+def test_an_export_that_ends_on_the_excluded_day_is_said(tmp_path: Path) -> None:
+    note = "0.json ends on 2026-03-11, the day that --to excludes: it is not compared."
+    assert read(tmp_path, export({day: [row(day)] for day in range(1, 12)})).notes == [note]
+    assert read(tmp_path, export({day: [row(day)] for day in range(1, 11)})).notes == []
+    assert read(tmp_path, export({day: [row(day)] for day in range(1, 13)})).notes == []
+
+
 def test_two_exports_that_overlap_are_one(tmp_path: Path) -> None:
     days = {day: [row(day), row(day, "n")] for day in range(1, 11)}
     whole = read(tmp_path, export(days))

@@ -62,6 +62,17 @@ def test_beyond_its_limit_its_last_day_or_its_cells_it_is_news(known: Known) -> 
     assert not result_of([a_batch_cell()], [known]).agrees
 
 
+def test_an_entry_that_concerns_no_line_of_its_cause_is_said() -> None:
+    for known, subject in (
+        (Known("batch", provider="open-ai", until=DAY), "batch of open-ai"),
+        (Known("batch", until="2026-02-28"), "batch"),
+    ):
+        said = result_of([a_batch_cell()], [known]).accepted
+        assert said == [f"{subject} is known until {known.until} by --scope: this concerns no line here."]
+    assert result_of([a_batch_cell()], [Known("tax", until=DAY)]).accepted == [], "the cause does not occur"
+    assert result_of([a_batch_cell()], accept(["tax"])).accepted == []
+
+
 def test_a_limit_that_is_passed_is_said() -> None:
     result = result_of([a_batch_cell()], [Known("batch", usd=Decimal("0.009"), until=DAY)])
     assert result.accepted == ["batch: 3,390 tokens, 0.01 USD, which is more than the known limit of 0.009 USD."]

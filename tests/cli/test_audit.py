@@ -364,7 +364,7 @@ def test_a_claim_that_the_run_has_no_stream_for(plan: Plan, audit: Audit) -> Non
             "run 1 has no stream for --cause tier: it names streams for ",
         ),
         ((), "--cause is missing: run 1 names streams for "),
-        (("--cause", "coverage"), "run 1 has an amount for --cause coverage, and names no stream: "),
+        (("--cause", "coverage"), "run 1 names no stream for --cause coverage: the ledger has none of what no tap saw"),
         (("--cause", "missing_from_invoice", "--provider", "openai"), "with this provider and model"),
     ):
         code, output, errors = audit("claim", "1", *options)

@@ -70,7 +70,8 @@ class Accepted:
 def accepted(cells: Iterable[Cell], scope: Sequence[Known], last_day: str) -> Accepted:
     """What of the differences of these cells is known. A known cause beyond its limit is not accepted at all.
 
-    An undecided part is known if all of its causes are.
+    An undecided part is known if all of its causes are. An entry of a scope file that concerns none of the lines with its
+    cause is said: its last day has passed, or it has another name than the lines.
     """
     everything = [(cell, part, _causes_of(part)) for cell in cells for part in cell.parts]
     known_causes: dict[int, set[str]] = {}
@@ -82,6 +83,10 @@ def accepted(cells: Iterable[Cell], scope: Sequence[Known], last_day: str) -> Ac
             if known.cause in causes and known.concerns(cell, last_day)
         ]
         if not parts:
+            if known.until is not None and any(known.cause in causes for _, _, causes in everything):
+                sentences.append(
+                    f"{_subject(known)} is known until {known.until} by --scope: this concerns no line here."
+                )
             continue
         tokens = sum(part.tokens.size for _, part in parts)
         amounts_of_money = [abs(part.usd) for _, part in parts if part.usd is not None]

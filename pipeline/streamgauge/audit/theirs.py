@@ -398,6 +398,10 @@ class Theirs:
                 first, last = export.first_day, export.last_day
                 days_of_file = first if first == last else f"{first} to {last}"
                 self.notes.append(f"{export.file.path.name} has no row of the period: it is for {days_of_file}.")
+            elif export.last_day == self._period.end:
+                self.notes.append(
+                    f"{export.file.path.name} ends on {self._period.end}, the day that --to excludes: it is not compared."
+                )
         for provider, (tokens, money) in sorted(self.covered.items()):
             if missing := period_days - tokens - money:
                 self.notes.append(

@@ -157,7 +157,7 @@ def _claim(settings: Settings, kept_run: Run, args: Arguments) -> int:
         raise UsageFault(f"--cause is missing: run {kept_run.number} {_causes_of(result)}")
     claim = claim_of(result, Wanted(args.cause, args.provider, args.model))
     if not claim.lines and not claim.whole_lines:
-        raise UsageFault(f"{_why_no_claim(kept_run.number, result, args)}: it {_causes_of(result)}")
+        raise UsageFault(_why_no_claim(kept_run.number, result, args))
     period = Period.of(kept_run.first, kept_run.end, kept_run.timezone)
     mapping = _mapping(kept_run, args.map)
     billed = _billed(args.invoice, mapping)
@@ -177,10 +177,10 @@ def _why_no_claim(number: int, result: Result, args: Arguments) -> str:
     narrowed = " with this provider and model" if args.provider or args.model else ""
     if occurs and not narrowed:
         return (
-            f"run {number} has an amount for --cause {args.cause}, and names no stream: of what no tap saw, or is no tokens,"
-            " the ledger has none, and the page of the run shows days and models"
+            f"run {number} names no stream for --cause {args.cause}: the ledger has none of what no tap saw, and of what is"
+            f" no tokens. `streamgauge audit show {number}` has its amounts, days and models"
         )
-    return f"run {number} has no stream for --cause {args.cause}{narrowed}"
+    return f"run {number} has no stream for --cause {args.cause}{narrowed}: it {_causes_of(result)}"
 
 
 def _without(missing: set[str], rows: Iterable[list[object]]) -> Iterator[list[object]]:
