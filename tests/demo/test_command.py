@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from streamgauge.cli.demo import admin_address
 from streamgauge.cli.main import main
 from streamgauge.errors import DONE, INTERRUPTED, UNAVAILABLE, USAGE
+from streamgauge.runtime.listeners import Address
+from streamgauge.settings.declarations import Settings
 from streamgauge_demo.scenarios import SCENARIOS
 from tests.running import command, here, start, wait_for
 
@@ -31,6 +34,7 @@ def test_it_ends_by_itself_as_expected_and_joins_no_ledger_of_the_environment(tm
     }
     done = command("demo", "--data-dir", str(data), environment=environment)
     assert done.returncode == DONE, done.stderr
+    assert "`streamgauge demo --serve` plays until Ctrl-C" in done.stderr.splitlines()[-1]
     count = len(SCENARIOS)
     assert f"{count} requests, {count} records; {count} of {count} scenarios as expected." in done.stdout, done.stdout
     assert not production.exists()
@@ -46,10 +50,18 @@ def test_a_directory_of_the_environment_that_has_a_ledger_is_refused(tmp_path: P
 
 
 def test_serving_ends_with_0_on_sigterm(tmp_path: Path) -> None:
-    with start("demo", ["--serve", "--data-dir", str(tmp_path / "data")], tmp_path / "data") as running:
+    flags = ["--serve", "--admin", "127.0.0.1:0", "--data-dir", str(tmp_path / "data")]
+    with start("demo", flags, tmp_path / "data") as running:
         wait_for(lambda: "metrics at" in running.log, "address")
         assert running.process.poll() is None
         assert running.stop(signal.SIGTERM) == 0
+
+
+def test_the_page_of_serve_is_where_top_looks_for_it() -> None:
+    assert str(admin_address(Settings(), serve=True)) == "127.0.0.1:9464"
+    assert admin_address(Settings(), serve=False).port == 0
+    given = Settings(admin=Address(host="127.0.0.1", port=9000), given={"admin": "--admin"})
+    assert {admin_address(given, serve=serve).port for serve in (True, False)} == {9000}
 
 
 @pytest.mark.parametrize("missing", [("openai",), ("anthropic",), ("anthropic", "openai")])

@@ -5,6 +5,7 @@ import contextlib
 import json
 import shutil
 import signal
+import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
@@ -50,7 +51,7 @@ def run(settings: Settings, args: Arguments) -> int:
                 otlp=None,  # the environment may name a receiver: simulated streams are not for it
                 otlp_header=(),
                 listen=settings.listen if "listen" in settings.given else _ANY_PORT,
-                admin=settings.admin if "admin" in settings.given else _ANY_PORT,
+                admin=admin_address(settings, serve=args.serve),
             )
             async with running_tap(changed, "ledger", "demo") as tap:
                 say(f"demo: {tap.pages}, data in {data_dir}")
@@ -64,7 +65,10 @@ def run(settings: Settings, args: Arguments) -> int:
             playing.cancel()  # Ctrl-C: a summary of half a demo is useless
         stopping.cancel()
         with contextlib.suppress(asyncio.CancelledError):
-            return await playing
+            code = await playing
+            if not args.serve:
+                say(f"demo: `{_program()} demo --serve` plays until Ctrl-C, with a page to look at")
+            return code
         return INTERRUPTED if signals.first == signal.SIGINT else DONE
 
     if "data_dir" in settings.given:
@@ -72,6 +76,16 @@ def run(settings: Settings, args: Arguments) -> int:
         return asyncio.run(demo(settings.data_dir))
     with tempfile.TemporaryDirectory(prefix="streamgauge-demo-") as folder:
         return asyncio.run(demo(Path(folder), lambda: shutil.rmtree(folder, ignore_errors=True)))
+
+
+def admin_address(settings: Settings, *, serve: bool) -> Address:
+    """The address of the admin port. With --serve it is fixed: `top` and the documents look for the page there."""
+    return settings.admin if serve or "admin" in settings.given else _ANY_PORT
+
+
+def _program() -> str:
+    """The command as it was called, such as .venv/bin/streamgauge."""
+    return sys.argv[0] if Path(sys.argv[0]).name == "streamgauge" else "streamgauge"
 
 
 def _check_data_dir(settings: Settings) -> None:

@@ -378,7 +378,7 @@ class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, A
         "address of /metrics and /health",
         _ADMIN,
         _OPERATION,
-        elsewhere={"worker": str(WORKER_ADMIN), "demo": "any free port"},
+        elsewhere={"worker": str(WORKER_ADMIN), "demo": "any free port, with --serve 9464"},
     )
     admin_host: tuple[str, ...] = _set(
         HOSTS,

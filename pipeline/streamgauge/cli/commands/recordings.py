@@ -78,7 +78,7 @@ examples:
   streamgauge demo
       plays every scenario once, prints a summary, and exits with 0 if all results are as expected
   streamgauge demo --serve
-      repeats the scenarios until Ctrl-C, so that you can look at the metrics
+      repeats the scenarios until Ctrl-C, with its page at http://127.0.0.1:9464/ (unless --admin says otherwise)
 """,
     (switch("--serve", "repeat the scenarios until Ctrl-C"), output(TABLE, JSON)),
     module="demo",
