@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from streamgauge.cli.commands import parse
+from streamgauge.cli.extras import MODULES
 from streamgauge.errors import BUG, DONE, FOUND, INTERRUPTED, STUCK, UNAVAILABLE, USAGE
 from streamgauge.settings.declarations import SETTINGS
 from streamgauge.settings.types import ENV_PREFIX
@@ -226,3 +227,26 @@ def test_the_map_of_a_package_is_complete(package: Path) -> None:
     modules = {path.name for path in package.glob("*.py") if path.name[:2] != "__"}
     packages = {f"{path.parent.name}/" for path in package.glob("*/__init__.py")}
     assert sorted(name for name in modules | packages if not re.search(rf"(?<!\w){re.escape(name)}", docstring)) == []
+
+
+_INSTALLED = re.compile(r"PATH_TO_CLONE\[([\w,]+)\]")
+
+
+def lacking(text: str) -> set[str]:
+    """The commands (first words) of a page whose extra the page's own installation does not bring."""
+    extras = {extra for found in _INSTALLED.findall(text) for extra in found.split(",")}
+    brought = {module for extra in extras for module in MODULES.get(extra, ())}
+    named = {command.split()[1] for command in commands(text) if len(command.split()) > 1}
+    return {command for command in named if extras and not set(MODULES.get(command, ())) <= brought}
+
+
+@of_each_document
+def test_what_a_page_installs_brings_the_extra_of_each_of_its_commands(path: Path) -> None:
+    assert lacking(path.read_text()) == set()
+
+
+def test_a_command_that_an_installation_lacks_is_found() -> None:
+    installs = "```sh\npip install 'PATH_TO_CLONE[worker,rules]'\nstreamgauge ledger query\nstreamgauge top\n```\n"
+    assert lacking(installs) == {"top"}
+    assert lacking(installs.replace("rules]", "rules,top]")) == set()
+    assert lacking("`streamgauge top`") == set()  # it installs nothing
