@@ -92,3 +92,11 @@ class Durations:
                 parts.append(f"{count}{unit}")
                 seconds -= count * size
         return "".join(parts)
+
+
+def share_of(part: str, whole: str) -> str:
+    """The share that an increase has in that of another metric, at most 1.
+
+    Prometheus extrapolates each increase by itself, so that a part may come out larger than its whole.
+    """
+    return f"clamp_max({part} / {whole}, 1)"

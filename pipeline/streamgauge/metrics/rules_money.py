@@ -1,6 +1,6 @@
 """Alerts on money: costs, prices, budgets and the audit of the bill."""
 
-from streamgauge.metrics.rules import Alert, Durations, RuleGroup
+from streamgauge.metrics.rules import Alert, Durations, RuleGroup, share_of
 
 _SPENT = "max by (budget_key, budget_value) (streamgauge_budget_spent_usd)"
 _LIMIT = "max by (budget_key, budget_value) (streamgauge_budget_limit_usd)"
@@ -37,7 +37,7 @@ def _costs(durations: Durations) -> list[Alert]:
         ),
         Alert(
             "PricesMissing",
-            f"{unpriced} / {priced} > 0.05\nand\n{unpriced} >= 20",
+            f"{share_of(unpriced, priced)} > 0.05\nand\n{unpriced} >= 20",
             5,
             "ticket",
             "{{ $value | humanizePercentage }} of the streams of {{ $labels.upstream }} with usage have no known price",

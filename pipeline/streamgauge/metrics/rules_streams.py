@@ -1,7 +1,7 @@
 """Alerts on the streams of an upstream, besides its objectives (`rules_slo.py`)."""
 
 from streamgauge.metrics.objectives import Objectives
-from streamgauge.metrics.rules import QUERY, Alert, Durations, RuleGroup
+from streamgauge.metrics.rules import QUERY, Alert, Durations, RuleGroup, share_of
 from streamgauge.metrics.rules_slo import UNREACHABLE
 
 # Alerts use counters whose series begin at 0 with their upstream (`table.py`), so that the first burst counts.
@@ -36,7 +36,7 @@ def _outages(durations: Durations) -> list[Alert]:
     return [
         Alert(
             "UpstreamUnreachable",
-            f"{unreachable} / {every} > 0.5\nand\n{unreachable} >= 3",
+            f"{share_of(unreachable, every)} > 0.5\nand\n{unreachable} >= 3",
             1,
             "page",
             "{{ $value | humanizePercentage }} of the requests to {{ $labels.upstream }} get no connection",
@@ -45,7 +45,7 @@ def _outages(durations: Durations) -> list[Alert]:
         ),
         Alert(
             "ProviderAnswersErrors",
-            f"{refused} / ({connected} > 0) > 0.9\nand\n{refused} >= 5",
+            f"{share_of(refused, f'({connected} > 0)')} > 0.9\nand\n{refused} >= 5",
             2,
             "page",
             "{{ $labels.upstream }} answers {{ $value | humanizePercentage }} of all requests with an error",
@@ -112,7 +112,7 @@ def _usage(share: float, durations: Durations) -> Alert:
     missing = without_usage(absent, _of(_OUTCOMES, half), completed)
     return Alert(
         "UsageMissing",
-        f"{missing} / {completed} > {1 - share:.5g}\nand\n{completed} >= 20",
+        f"{share_of(missing, completed)} > {1 - share:.5g}\nand\n{completed} >= 20",
         5,
         "ticket",
         "{{ $value | humanizePercentage }} of the completed streams of {{ $labels.upstream }} report no token usage",
