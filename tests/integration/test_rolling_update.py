@@ -12,11 +12,10 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from openai import AsyncOpenAI
 
 from streamgauge.kafka.topics import Topics
 from streamgauge_demo.scenario import Scenario
@@ -27,6 +26,10 @@ from tests.integration.test_chain import count_of
 from tests.kafka_broker.reading import read_all
 from tests.ports import free_port
 from tests.running import Running, program, start, wait_for, wait_until_ready
+
+# The client takes long to import, and each test process imports this module.
+if TYPE_CHECKING:
+    from openai import AsyncOpenAI
 
 # Streams of four seconds: each tap has some open when it is asked to stop.
 SCENARIO: Scenario = LONG[0]
@@ -148,6 +151,8 @@ async def replace_all(front: Balancer, workers: list[Member], taps: dict[Places,
 
 async def ask_until(over: asyncio.Event, url: str, seen: Seen) -> None:
     """One stream after another on kept connections. The client does not retry."""
+    from openai import AsyncOpenAI
+
     base = f"{url}/{SCENARIO.upstream}/v1"
     async with AsyncOpenAI(api_key="sk-test", base_url=base, max_retries=0, timeout=PATIENCE_S) as client:
         while not over.is_set():
@@ -161,7 +166,7 @@ async def ask_until(over: asyncio.Event, url: str, seen: Seen) -> None:
                 seen.errors.append(f"{trace}: {error!r}")
 
 
-async def text_of(client: AsyncOpenAI, headers: dict[str, str]) -> str:
+async def text_of(client: "AsyncOpenAI", headers: dict[str, str]) -> str:
     stream = await client.chat.completions.create(
         model=SCENARIO.model, messages=[{"role": "user", "content": "?"}], stream=True, extra_headers=headers
     )

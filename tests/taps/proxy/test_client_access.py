@@ -7,12 +7,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import httpx
 import httpx2
 import pytest
 import trustme
-from openai import APIConnectionError, AuthenticationError, OpenAI
 
 from streamgauge.recorder.protocol import Message, RequestStarted
 from streamgauge.spool.read_counters import Incident, Refusal, read_refusals
@@ -30,6 +30,10 @@ from tests.taps.proxy.rig import (
     receive_request,
     settings_for,
 )
+
+# The client takes long to import, and each test process imports this module.
+if TYPE_CHECKING:
+    from openai import OpenAI
 
 ALICE, OLD, BOB = "a" * 32, "o" * 32, "b" * 32
 TOKENS = f'alice = ["{ALICE}", "{OLD}"]\n"team/bob" = "{BOB}"\n'
@@ -94,12 +98,16 @@ def protected(folder: Path, say: Callable[[str], None] = lambda _: None, **setti
         yield Protected(relay, recorder, heads, folder)
 
 
-def ask(client: OpenAI) -> str | None:
+def ask(client: "OpenAI") -> str | None:
     made = client.chat.completions.create(model="m", messages=[{"role": "user", "content": "x"}])
     return made.choices[0].message.content
 
 
-def openai_with(relay: RunningRelay, scheme: str = "http", tls: ssl.SSLContext | bool = True, **headers: str) -> OpenAI:
+def openai_with(
+    relay: RunningRelay, scheme: str = "http", tls: ssl.SSLContext | bool = True, **headers: str
+) -> "OpenAI":
+    from openai import OpenAI
+
     return OpenAI(
         base_url=f"{scheme}://127.0.0.1:{relay.port}/v1",
         api_key="sk-of-the-upstream",
@@ -116,8 +124,8 @@ def openai_with(relay: RunningRelay, scheme: str = "http", tls: ssl.SSLContext |
 def test_clients_need_a_token_which_names_them_and_does_not_reach_the_upstream(tmp_path: Path) -> None:
     with protected(tmp_path, client_token_file=tokens_in(tmp_path)) as rig:
         url = f"http://127.0.0.1:{rig.relay.port}{PATH}"
-        with openai_with(rig.relay, X_Streamgauge_Token=ALICE) as openai:
-            assert ask(openai) == "hi"
+        with openai_with(rig.relay, X_Streamgauge_Token=ALICE) as client:
+            assert ask(client) == "hi"
         with httpx.Client(trust_env=False) as client:
             assert client.post(url, json={}, headers={"X-Streamgauge-Token": OLD}).status_code == 200
             assert client.post(url, json={}, headers={"Proxy-Authorization": f"Bearer {BOB}"}).status_code == 200
@@ -148,14 +156,16 @@ def test_clients_need_a_token_which_names_them_and_does_not_reach_the_upstream(t
 def test_a_request_without_a_valid_token_is_refused_and_leaves_no_record(
     tmp_path: Path, headers: dict[str, str]
 ) -> None:
+    import openai
+
     lines: list[str] = []
     with protected(tmp_path, lines.append, client_token_file=tokens_in(tmp_path)) as rig:
         with httpx.Client(base_url=f"http://127.0.0.1:{rig.relay.port}", trust_env=False) as client:
             refused = client.post(PATH, json={}, headers=headers)
             assert (refused.status_code, refused.json()["error"]["code"]) == (401, "client_unauthorized")
             assert client.post(PATH, json={}, headers={"X-Streamgauge-Token": ALICE}).status_code == 200
-        with pytest.raises(AuthenticationError), openai_with(rig.relay) as openai:
-            ask(openai)
+        with pytest.raises(openai.AuthenticationError), openai_with(rig.relay) as client:
+            ask(client)
         assert rig.refused == 2
         assert rig.names(1) == ["alice"]  # the refused requests began no exchange
         assert len(rig.heads) == 1
@@ -170,8 +180,8 @@ def test_two_tokens_in_one_request_are_refused(tmp_path: Path) -> None:
 
 
 def test_without_the_setting_a_token_goes_to_no_upstream_either(tmp_path: Path) -> None:
-    with protected(tmp_path) as rig, openai_with(rig.relay, X_Streamgauge_Token=ALICE) as openai:
-        assert ask(openai) == "hi"
+    with protected(tmp_path) as rig, openai_with(rig.relay, X_Streamgauge_Token=ALICE) as client:
+        assert ask(client) == "hi"
         assert rig.names(1) == [None]
         assert ALICE.encode() not in rig.heads[0]
 
@@ -257,12 +267,14 @@ def trusting(pki: Pki, certificate: Path | None) -> ssl.SSLContext:
 
 @pytest.mark.slow
 def test_with_a_client_ca_only_clients_with_its_certificates_get_through(tmp_path: Path, pki: Pki) -> None:
+    import openai
+
     alice = write(tmp_path, "alice.pem", pki.authority.issue_cert("alice.example", common_name="Alice"))
     forged = write(tmp_path, "forged.pem", trustme.CA().issue_cert("alice.example"))
     with protected(tmp_path, tls_certificate=pki.server, tls_client_ca=pki.ca) as rig:
         url = f"https://127.0.0.1:{rig.relay.port}{PATH}"
-        with openai_with(rig.relay, "https", trusting(pki, alice)) as openai:
-            assert ask(openai) == "hi"
+        with openai_with(rig.relay, "https", trusting(pki, alice)) as client:
+            assert ask(client) == "hi"
         with httpx.Client(verify=trusting(pki, pki.client), trust_env=False) as client:
             assert client.post(url, json={}).status_code == 200
         curl = [
@@ -288,8 +300,11 @@ def test_with_a_client_ca_only_clients_with_its_certificates_get_through(tmp_pat
                 httpx.Client(verify=trusting(pki, wrong), trust_env=False) as client,
             ):
                 client.post(url, json={})
-            with pytest.raises(APIConnectionError), openai_with(rig.relay, "https", trusting(pki, wrong)) as openai:
-                ask(openai)
+            with (
+                pytest.raises(openai.APIConnectionError),
+                openai_with(rig.relay, "https", trusting(pki, wrong)) as client,
+            ):
+                ask(client)
         assert rig.names(3) == ["alice.example", "tap@example.com", "alice.example"]
         assert len(rig.heads) == 3
         wait_for(lambda: rig.relay.incidents(Incident.TLS_REFUSED) == 6, "the refused handshakes")
@@ -320,13 +335,15 @@ def test_a_removed_ca_is_no_longer_trusted_once_its_file_has_changed(
 
 
 def test_a_token_names_the_client_before_its_certificate(tmp_path: Path, pki: Pki) -> None:
+    import openai
+
     tokens = tokens_in(tmp_path)
     with protected(tmp_path, tls_certificate=pki.server, tls_client_ca=pki.ca, client_token_file=tokens) as rig:
         tls = trusting(pki, pki.client)
-        with openai_with(rig.relay, "https", tls, X_Streamgauge_Token=BOB) as openai:
-            assert ask(openai) == "hi"
-        with pytest.raises(AuthenticationError), openai_with(rig.relay, "https", tls) as openai:
-            ask(openai)
+        with openai_with(rig.relay, "https", tls, X_Streamgauge_Token=BOB) as client:
+            assert ask(client) == "hi"
+        with pytest.raises(openai.AuthenticationError), openai_with(rig.relay, "https", tls) as client:
+            ask(client)
         assert rig.names(1) == ["team/bob"]
 
 
