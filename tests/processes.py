@@ -26,6 +26,8 @@ def _from_proc() -> dict[int, tuple[int, str]]:
         try:
             state, parent = (place / "stat").read_text().rpartition(")")[2].split()[:2]
             line = (place / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            if "multiprocessing.forkserver" in line:  # a fork has the command line of its server, and its own name
+                line = f"python -m streamgauge.{(place / 'comm').read_text().strip()}"
         except (FileNotFoundError, ProcessLookupError):
             continue
         if state != "Z":
