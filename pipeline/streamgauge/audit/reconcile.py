@@ -69,9 +69,7 @@ def reconcile(
     theirs.read()
     findings = Findings(period, miscounted)
     sums = sums_of(ours, theirs.shapes, findings, theirs.tables)
-    usage = [(group, cell.reported > 0) for group, cell in sums.cells.items()]
-    folding = Folding(theirs.shapes, usage, theirs.cells)
-    cells = _cells_of(sums, theirs, folding, period)
+    folding, cells = _joined(sums, theirs, period)
     shifts = {
         provider: _shift(provider, cells, ours, theirs, sums, folding, period) for provider in sorted(theirs.shapes)
     }
@@ -137,6 +135,41 @@ def _add_findings(findings: Findings, cells: Iterable[Cell], ours: Ours) -> None
     if ours.unreadable:
         unreadable = tuple(sorted(ours.unreadable))
         findings.add(Finding("record_unreadable", None, None, len(unreadable), unreadable[:MAX_NAMED], _UNREADABLE))
+
+
+def _joined(sums: OurSums, theirs: Theirs, period: Period) -> tuple[Folding, dict[GroupKey, Cell]]:
+    """The cells of both sides. Keys are compared by a map, or by their names if these are our tenants' and agree."""
+    tenants: dict[str, set[str | None]] = {}
+    for group, cell in sums.cells.items():
+        if cell.streams and period.has(group.day):
+            tenants.setdefault(group.provider, set()).add(group.key)
+    by_name = theirs.join_keys(tenants)
+    usage = [(group, cell.reported > 0) for group, cell in sums.cells.items()]
+
+    def made() -> tuple[Folding, dict[GroupKey, Cell]]:
+        folding = Folding(theirs.shapes, usage, theirs.cells)
+        return folding, _cells_of(sums, theirs, folding, period)
+
+    folding, cells = made()
+    for provider in by_name:
+        if _is_confirmed(cell for group, cell in cells.items() if group.provider == provider):
+            theirs.notes.append(f"Keys of {provider} are compared without a map: its invoices name our tenants.")
+        else:
+            theirs.shapes[provider].has_keys = False
+            folding, cells = made()
+    return folding, cells
+
+
+def _is_confirmed(cells: Iterable[Cell]) -> bool:
+    """Whether each key of ours agrees to the token with the one of its name in at least one cell: by chance none does."""
+    ours: set[str | None] = set()
+    agreeing: set[str | None] = set()
+    for cell in cells:
+        if cell.ours.tokens != ZERO:
+            ours.add(cell.group.key)
+            if minus(cell.tokens, cell.theirs.batch.tokens) == ZERO:
+                agreeing.add(cell.group.key)
+    return bool(ours) and ours == agreeing
 
 
 def _cells_of(sums: OurSums, theirs: Theirs, folding: Folding, period: Period) -> dict[GroupKey, Cell]:

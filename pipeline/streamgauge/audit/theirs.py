@@ -5,7 +5,8 @@ export of a provider covers are not compared.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Set
+from collections.abc import Mapping as Map
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from hashlib import blake2b
@@ -13,6 +14,7 @@ from typing import NamedTuple
 
 from streamgauge.audit.amounts import EXACT, ZERO, ZERO_USD, Tokens, plus
 from streamgauge.audit.invoices import Format, InvoiceError, InvoiceFile, InvoiceLine, Span
+from streamgauge.audit.keys import Names, tenants_named
 from streamgauge.audit.mapping import Mapping
 from streamgauge.audit.ours import GroupKey
 from streamgauge.audit.period import DAY_US, DayOf, Period, day_after
@@ -170,12 +172,14 @@ class _Rows(NamedTuple):
 @dataclass
 class _Export:
     """What was read of one file. days: those of its rows and empty buckets, and of the days between if they have no row
-    because nothing was billed. rows: rows of the period, by provider. first_day, last_day: also outside of the period.
+    because nothing was billed. rows: rows of the period, by provider. names: those of the keys of rows that are usage, by
+    provider. first_day, last_day: also outside of the period.
     """
 
     file: InvoiceFile
     days: dict[str, set[str]] = field(default_factory=dict)
     rows: Counter[str] = field(default_factory=Counter)
+    names: dict[str, set[Names]] = field(default_factory=dict)
     first_day: str | None = None
     last_day: str | None = None
 
@@ -227,6 +231,7 @@ class Theirs:
         self.without_rate: Counter[str] = Counter()
         self._rates = rates
         self._unknown_money: set[str] = set()  # providers
+        self._names: dict[str, list[set[Names]]] = {}  # of keys, by provider, of each file
         self._period = period
         self._mapping = mapping
         self._day_of = DayOf(period.timezone)
@@ -252,6 +257,29 @@ class Theirs:
         self._add_up(exports)
         self._cover(exports)
         self.used = [export.used for export in exports.values()]
+        for export in exports.values():
+            for provider, names in export.names.items():
+                self._names.setdefault(provider, []).append(names)
+
+    def join_keys(self, tenants: Map[str, Set[str | None]]) -> list[str]:
+        """Call keys of the invoices as our tenants, where the invoices do and no map says it. Returns these providers.
+
+        `tenants`: the keys of our streams, by provider.
+        """
+        joined: dict[str, Map[str, str]] = {}
+        for provider, shape in self.shapes.items():
+            if shape.has_tokens and not shape.has_keys:
+                joined[provider] = tenants_named(tenants.get(provider, frozenset()), self._names.get(provider, []))
+                shape.has_keys = bool(joined[provider])
+
+        def renamed(group: GroupKey) -> GroupKey:
+            return group._replace(key=joined.get(group.provider, {}).get(group.key or "", group.key))
+
+        self.groups = [renamed(group) for group in self.groups]
+        cells, self.cells = self.cells, {}
+        for group, cell in cells.items():
+            self.cells.setdefault(renamed(group), TheirCell()).merge(cell)
+        return [provider for provider, keys in joined.items() if keys]
 
     @property
     def unconverted(self) -> list[str]:
@@ -276,6 +304,8 @@ class Theirs:
             if not self._period.reads(group.day):
                 continue
             export.rows[line.provider] += self._period.has(group.day)
+            if line.charge is None:
+                export.names.setdefault(line.provider, set()).add(line.keys)
             in_dollars = self._in_dollars(line, group.day)
             if line.usd is not None and in_dollars.usd is None and self._period.has(group.day):
                 self.without_rate[line.currency] += 1
