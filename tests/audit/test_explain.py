@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from streamgauge.audit.amounts import ZERO, Tokens, negated, plus, total_of, usd_total
 from streamgauge.audit.cells import Cell, Folding, OurCell
-from streamgauge.audit.explain import explain
+from streamgauge.audit.explain import ModelSearch
+from streamgauge.audit.habits import Habits, ProviderHabits
 from streamgauge.audit.ours import GroupKey, OurStream
 from streamgauge.audit.period import Period, day_after
 from streamgauge.audit.subsets import Search
@@ -91,13 +92,19 @@ def a_cell(
 
 def explained(*cells: Cell) -> dict[str, Tokens]:
     """The causes that are named, with their tokens; an undecided part by all of its causes."""
-    by_group = {cell.group: cell for cell in cells}
     folding = Folding({"openai": SHAPE}, [], [])
 
     def end_us(day: str) -> int:
         return Period(day, day_after(day, 1), "UTC").until_us
 
-    explain(by_group, {}, folding, end_us, Decimal(0), Search())
+    by_model: dict[str | None, dict[GroupKey, Cell]] = {}
+    for cell in cells:
+        by_model.setdefault(cell.group.model, {})[cell.group] = cell
+    searches = [ModelSearch(own, {}, folding, end_us, Search()) for own in by_model.values()]
+    habits = [one.explain_exactly() for one in searches]
+    of_provider = ProviderHabits(habits)
+    for one, of_model in zip(searches, habits, strict=True):
+        one.explain_rest(Habits(of_model, of_provider), Decimal(0))
     found: dict[str, Tokens] = {}
     for cell in cells:
         named = [(one.cause, one.tokens) for one in cell.explanations]
@@ -481,6 +488,90 @@ def test_a_price_of_a_cheap_model_may_change_at_noon(monkeypatch: pytest.MonkeyP
         cells.append(a_cell(streams, group=group, usd=usd))
     assert explained(*cells) == {"price_changed": ZERO}
     assert all(cell.usd_rest == 0 for cell in cells)
+
+
+def of_model(model: str, cells: Sequence[Cell]) -> list[Cell]:
+    """The same cells of another model."""
+    for cell in cells:
+        cell.group = cell.group._replace(model=model)
+        cell.streams = [stream._replace(group=cell.group) for stream in cell.streams]
+    return list(cells)
+
+
+def unbilled_days(model: str) -> list[Cell]:
+    """Cells of three days that agree, each with three aborted streams."""
+    return of_model(model, days(with_aborted(3), with_aborted(3), with_aborted(3), more=ZERO, requests=None, day=0))
+
+
+@pytest.mark.parametrize(("requests", "named"), [(3, "coverage"), (2, "aborted_without_usage")])
+def test_more_requests_than_streams_show_unseen_ones_where_other_models_bill_no_aborted_streams(
+    requests: int, named: str
+) -> None:
+    """Its first day shows nothing of this model; with as many requests as streams these are billed for this model alone."""
+    cells = days(with_aborted(2), ten(), ten(), more=UNSEEN, requests=requests, day=0)
+    assert explained(*cells, *unbilled_days("gpt-4o")) == {named: UNSEEN}
+
+
+def test_another_cell_that_may_be_of_billed_aborted_streams_leaves_it_undecided() -> None:
+    cells = days(with_aborted(2), ten(), ten(), more=UNSEEN, requests=3, day=0)
+    billed = days(ten(), with_aborted(2), ten(), more=UNSEEN, requests=2, day=1)[1:2]
+    billed[0].group = billed[0].group._replace(tier="flex")
+    assert explained(*cells, *billed, *unbilled_days("gpt-4o")) == {
+        "aborted_without_usage or coverage": UNSEEN,
+        "aborted_without_usage": UNSEEN,
+    }
+
+
+def sized(streams: Sequence[OurStream], off: int = 0) -> list[OurStream]:
+    """The streams with bodies of four bytes a token, and `off` more for every second one."""
+    return [
+        stream._replace(body_bytes=300 + 4 * stream.tokens.input + off * (place % 2))
+        for place, stream in enumerate(streams)
+    ]
+
+
+def left(*inputs: int) -> list[OurStream]:
+    """Aborted streams whose requests had so much input."""
+    return [without_usage()._replace(body_bytes=300 + 4 * count) for count in inputs]
+
+
+BILLED = Tokens(1_900, 0, 0, 180)
+
+
+def test_input_that_the_sizes_of_aborted_requests_predict_is_theirs() -> None:
+    """The invoice counts no requests: nothing else tells these from requests that no tap saw."""
+    cell = a_cell([*sized([*ten(), *ten()]), *left(700, 1_200)], BILLED, more_requests=None)
+    assert explained(cell) == {"aborted_without_usage": BILLED}
+    assert len(cell.explanations[0].streams) == 2
+
+
+@pytest.mark.parametrize(
+    ("streams", "why"),
+    [
+        ([*sized([*ten(), *ten()]), *left(700, 1_201)], "one token more"),
+        ([*sized([*ten(), *ten()], off=4_000), *left(700, 1_200)], "sizes that predict little"),
+        ([*sized(ten()), *left(700, 1_200)], "ten streams only"),
+        ([*sized([*ten(), *ten()]), *left(700, 1_200), without_usage()], "a stream whose size is not known"),
+    ],
+)
+def test_sizes_that_do_not_predict_the_input_decide_nothing(streams: list[OurStream], why: str) -> None:
+    assert explained(a_cell(streams, BILLED, more_requests=None)) == {"aborted_without_usage or coverage": BILLED}, why
+
+
+def test_one_cell_of_many_may_have_by_chance_what_sizes_predict() -> None:
+    """Of 30 cells with unseen requests one has as much input as its aborted stream."""
+    cells = []
+    for number in range(30):
+        group = GROUP._replace(day=day_after(DAY, number))
+        streams = [stream._replace(group=group) for stream in [*sized([*ten(), *ten()]), *left(300)]]
+        cells.append(a_cell(streams, Tokens(300 + 7 * number, 0, 0, 90), group=group, more_requests=None))
+    assert list(explained(*cells)) == ["aborted_without_usage or coverage"]
+
+
+def test_unseen_requests_are_certain_where_no_aborted_request_has_as_much_input() -> None:
+    """Other models show that aborted streams are not billed, also on the first day."""
+    cells = [a_cell([*sized([*ten(), *ten()]), *left(700, 1_200)], UNSEEN, more_requests=None)]
+    assert explained(*cells, *unbilled_days("gpt-4o")) == {"coverage": UNSEEN}
 
 
 amounts = st.builds(Tokens, *[st.integers(-5_000, 5_000)] * 4)

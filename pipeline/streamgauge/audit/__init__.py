@@ -3,14 +3,15 @@
 Both sides are added up by cell: a day, a provider, a model, a key and a tier. `reconcile.py` compares the cells, and tries
 the causes on each difference. A provider's export needs a module in `invoices/` and a line in FORMATS.
 
-period.py       the days of an audit; mapping.py: the operator's map of upstreams and keys; rates_file.py: rates of exchange
+period.py       the days of an audit; mapping.py: the operator's map of upstreams and keys; keys.py: keys without a map;
+                rates_file.py: rates of exchange
 ours.py         the ledger's records and streams; our_sums.py: their sums; resumed.py: counts resumed streams once
 theirs.py       the invoices' side, read by invoices/; repeated.py: equal rows; request_rows.py: rows for one request
 tables.py       the temporary database, for millions of rows and streams
 cells.py        cells; amounts.py: exact tokens and money
 reconcile.py    adds up and compares; explain.py: which cause is tried when
 causes.py       causes that predict tokens; moves.py: streams billed in another cell; subsets.py: streams that add up
-bounds.py       causes that only bounds limit, and what other cells show of a provider
+bounds.py       causes that only bounds limit; habits.py: what other cells show of a provider
 money.py        causes in money; zones.py: invoices in another time zone
 findings.py     what records show without an invoice; recounts.py: results of `recount`
 gateway_logs.py makes records of what gateways have logged

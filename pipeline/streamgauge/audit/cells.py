@@ -114,7 +114,8 @@ class Cell:
     day a missing row does not say that nothing is billed.
 
     The search for causes fills the others. `streams`: those of the cell, if they were read (`is_read`). `gone`: the ids of
-    those that are billed elsewhere or nowhere; `came`: streams of other cells that are billed here.
+    those that are billed elsewhere or nowhere; `came`: streams of other cells that are billed here, `came_ids`: their ids
+    while the streams are not loaded.
 
     `our_tiers`, `their_tiers`: the tiers of the streams and of the invoices' rows, also where tiers are not compared.
     """
@@ -130,6 +131,7 @@ class Cell:
     is_read: bool = False
     gone: set[str] = field(default_factory=set)
     came: list[OurStream] = field(default_factory=list)
+    came_ids: list[str] = field(default_factory=list)
     our_tiers: frozenset[str] = frozenset()
     their_tiers: frozenset[str] = frozenset()
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 from decimal import Decimal
 
 from streamgauge.audit.amounts import ZERO, Tokens, plus
-from streamgauge.audit.bounds import Habits, explain_bounded
+from streamgauge.audit.bounds import explain_bounded
 from streamgauge.audit.causes import (
     Combination,
     Tools,
@@ -15,6 +15,7 @@ from streamgauge.audit.causes import (
     hypotheses_of,
 )
 from streamgauge.audit.cells import Cell, Folding, ids_of
+from streamgauge.audit.habits import Habits, ModelHabits
 from streamgauge.audit.money import Rates, explain_money, explain_prices, folded, rates_of
 from streamgauge.audit.moves import Moves, group_order
 from streamgauge.audit.ours import GroupKey, OurStream
@@ -24,56 +25,77 @@ from streamgauge.audit.subsets import Search
 from streamgauge.audit.theirs import BATCH
 
 
-def explain(
-    cells: dict[GroupKey, Cell],
-    rows: Mapping[str, RequestRows],
-    folding: Folding,
-    end_us: Callable[[str], int],
-    tolerance: Decimal,
-    search: Search,
-) -> None:
-    """Try the causes on the cells of one provider and model, those with the strongest evidence first."""
-    known: dict[tuple[GroupKey, int, int], list[Combination]] = {}
+class ModelSearch:
+    """The search for the causes of one provider and model.
 
-    def combinations(cell: Cell) -> list[Combination]:
-        key = (cell.group, len(cell.explanations), len(cell.came))
-        if key not in known:
-            own = rows.get(cell.group.provider)
-            hypotheses = hypotheses_of(cell, own, folding)
-            known[key] = list(combinations_of(hypotheses, 2 if own is None else 3))
-        return known[key]
+    It has two steps: what is predicted exactly; then what only bounds limit, since that needs what the provider's other
+    models show. The streams of the cells have to be loaded in each step, and may be dropped after it.
 
-    ordered = sorted((cell for cell in cells.values() if cell.billed_day), key=lambda cell: group_order(cell.group))
-    tools = Tools(combinations, search, {}, {})
+    `rows`: by provider, its rows that are each for one request. `end_us`: the end of a day of the invoice.
+    """
 
-    def each(step: Callable[[Cell, Tools], None]) -> None:
+    def __init__(
+        self,
+        cells: dict[GroupKey, Cell],
+        rows: Mapping[str, RequestRows],
+        folding: Folding,
+        end_us: Callable[[str], int],
+        search: Search,
+    ) -> None:
+        self.cells = cells
+        self._rows = rows
+        self._folding = folding
+        self._end_us = end_us
+        self._known: dict[tuple[GroupKey, int, int], list[Combination]] = {}
+        self._tools = Tools(self._combinations, search, {}, {})
+        self._ordered = sorted(
+            (cell for cell in cells.values() if cell.billed_day), key=lambda cell: group_order(cell.group)
+        )
+
+    def explain_exactly(self) -> ModelHabits:
+        """Try the causes that predict a difference to the token. Returns what the cells then show."""
+        ordered, tools = self._ordered, self._tools
+        in_all_tiers: dict[GroupKey, Tokens] = {}
         for cell in ordered:
-            if cell.rest != ZERO:
-                step(cell, tools)
+            whole = cell.group._replace(tier=None)
+            in_all_tiers[whole] = plus(in_all_tiers.get(whole, ZERO), cell.tokens)
+        for cell in ordered:
+            _explain_named(cell)
+            # If all tiers together agree, what is billed as batch is the usage of our streams, in another tier.
+            if cell.theirs.batch.tokens == ZERO or in_all_tiers[cell.group._replace(tier=None)] != ZERO:
+                _explain_batch(cell, self._folding)
+        moves = Moves(self.cells, self._end_us, tools)
+        moves.explain_edges()
+        self._each(explain_predicted)
+        moves.explain()
+        self._each(explain_predicted)
+        tools.moves.update(moves.possible())
+        self._each(explain_exact)
+        for group, causes in moves.possible_shifts().items():
+            tools.moves.setdefault(group, set()).update(causes)
+        self._known.clear()
+        return ModelHabits(ordered)
 
-    in_all_tiers: dict[GroupKey, Tokens] = {}
-    for cell in ordered:
-        whole = cell.group._replace(tier=None)
-        in_all_tiers[whole] = plus(in_all_tiers.get(whole, ZERO), cell.tokens)
-    for cell in ordered:
-        _explain_named(cell)
-        # If all tiers together agree, what is billed as batch is the usage of our streams, in another tier.
-        if cell.theirs.batch.tokens == ZERO or in_all_tiers[cell.group._replace(tier=None)] != ZERO:
-            _explain_batch(cell, folding)
-    moves = Moves(cells, end_us, tools)
-    moves.explain_edges()
-    each(explain_predicted)
-    moves.explain()
-    each(explain_predicted)
-    tools.moves.update(moves.possible())
-    each(explain_exact)
-    for group, causes in moves.possible_shifts().items():
-        tools.moves.setdefault(group, set()).update(causes)
-    habits = Habits(ordered)
-    each(lambda cell, tools: explain_bounded(cell, tools, habits))
-    for cell in ordered:
-        _name_repeated(cell)
-    _explain_money(ordered, tolerance)
+    def explain_rest(self, habits: Habits, tolerance: Decimal) -> None:
+        """Try the causes that only bounds limit, and explain the money. `tolerance`: dollars."""
+        self._each(lambda cell, tools: explain_bounded(cell, tools, habits))
+        self._known.clear()
+        for cell in self._ordered:
+            _name_repeated(cell)
+        _explain_money(self._ordered, tolerance)
+
+    def _each(self, step: Callable[[Cell, Tools], None]) -> None:
+        for cell in self._ordered:
+            if cell.rest != ZERO:
+                step(cell, self._tools)
+
+    def _combinations(self, cell: Cell) -> list[Combination]:
+        key = (cell.group, len(cell.explanations), len(cell.came))
+        if key not in self._known:
+            own = self._rows.get(cell.group.provider)
+            hypotheses = hypotheses_of(cell, own, self._folding)
+            self._known[key] = list(combinations_of(hypotheses, 2 if own is None else 3))
+        return self._known[key]
 
 
 def _explain_named(cell: Cell) -> None:

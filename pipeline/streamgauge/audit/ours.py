@@ -42,6 +42,7 @@ class AuditedLedger(Records, Protocol):
 class _Request(msgspec.Struct, gc=False):
     n: int | None = None
     max_tokens: int | None = None
+    body_bytes: int | None = None
 
 
 class _Timing(msgspec.Struct, gc=False):
@@ -221,7 +222,7 @@ class OurStream(NamedTuple):
     """A stream as the search for causes needs it. Times in microseconds since 1970, UTC.
 
     tokens: in the kinds that are compared. priced: in all kinds, as its cost was made. is_refused: the upstream answered with
-    an error instead of a stream.
+    an error instead of a stream. body_bytes: the size of the request's body.
     """
 
     id: str
@@ -242,6 +243,7 @@ class OurStream(NamedTuple):
     output_limit: int | None
     chars: int
     is_refused: bool = False
+    body_bytes: int | None = None
 
 
 class Correction(NamedTuple):
@@ -345,6 +347,7 @@ class Ours:
             output_limit=limit,
             chars=counts.text_chars + counts.reasoning_chars + counts.refusal_chars,
             is_refused=record.outcome == "http_error" or (record.status_code or 0) >= _REFUSED,
+            body_bytes=None if request is None else request.body_bytes,
         )
 
 

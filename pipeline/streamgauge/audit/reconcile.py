@@ -6,6 +6,7 @@ loaded for one provider and model at a time: so the memory is that of one model'
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Set
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
@@ -14,8 +15,9 @@ import msgspec
 
 from streamgauge.audit.amounts import ZERO, ZERO_USD, Tokens, minus, plus, usd_negated, usd_plus
 from streamgauge.audit.cells import Cell, Folding, OurCell, tier_of
-from streamgauge.audit.explain import day_ends, explain
+from streamgauge.audit.explain import ModelSearch, day_ends
 from streamgauge.audit.findings import Finding, Findings
+from streamgauge.audit.habits import Habits, ModelHabits, ProviderHabits
 from streamgauge.audit.moves import group_order
 from streamgauge.audit.our_sums import OurSums, sums_of
 from streamgauge.audit.ours import GroupKey, Ours, OurStream
@@ -82,11 +84,17 @@ def reconcile(
         and any(cell.is_read for group, cell in cells.items() if group.provider == provider)
     }
     search = Search()
+    models: dict[str, list[tuple[ModelSearch, ModelHabits]]] = {}
     for (provider, _), groups in sorted(_by_model(cells).items()):
         own = {group: cells[group] for group in groups}
-        streams.load(own)
-        explain(own, rows, folding, day_ends(period, shifts[provider]), tolerance_usd, search)
-        _drop_streams(own.values())
+        one = ModelSearch(own, rows, folding, day_ends(period, shifts[provider]), search)
+        with streams.loaded(own):
+            models.setdefault(provider, []).append((one, one.explain_exactly()))
+    for searches in models.values():
+        of_provider = ProviderHabits(habits for _, habits in searches)
+        for one, of_model in searches:
+            with streams.loaded(one.cells):
+                one.explain_rest(Habits(of_model, of_provider), tolerance_usd)
     listed = sorted(
         (cell for cell in cells.values() if _is_listed(cell, theirs, period)), key=lambda cell: group_order(cell.group)
     )
@@ -115,12 +123,6 @@ def _by_model(cells: Iterable[GroupKey]) -> dict[tuple[str, str], list[GroupKey]
     for group in cells:
         groups.setdefault((group.provider, group.model or ""), []).append(group)
     return groups
-
-
-def _drop_streams(cells: Iterable[Cell]) -> None:
-    for cell in cells:
-        cell.streams = []
-        cell.came = []
 
 
 def _add_findings(findings: Findings, cells: Iterable[Cell], ours: Ours) -> None:
@@ -382,13 +384,22 @@ class StoredStreams:
             self._tables, provider, self._numbers, lambda tokens: self._folding.tokens(provider, tokens), ours
         )
 
-    def load(self, cells: Mapping[GroupKey, Cell]) -> None:
-        """Load the copied streams of these cells, in order of their start."""
+    @contextmanager
+    def loaded(self, cells: Mapping[GroupKey, Cell]) -> Iterator[None]:
+        """While it lasts, the cells of a model have their copied streams, in order of their start; then only their ids."""
         query = "SELECT stream FROM streams WHERE cell = ? ORDER BY start, id"
         for group, cell in cells.items():
             if cell.is_read:
                 found = self._tables.database.execute(query, (self._numbers[group],))
                 cell.streams = [_shared(self._decode(stream)) for (stream,) in found]
+        came = {name for cell in cells.values() for name in cell.came_ids}
+        known = {stream.id: stream for cell in cells.values() for stream in cell.streams if came and stream.id in came}
+        for cell in cells.values():
+            cell.came = [known[name] for name in cell.came_ids]
+        yield
+        for cell in cells.values():
+            cell.came_ids = [stream.id for stream in cell.came]
+            cell.streams, cell.came = [], []
 
 
 def _shared(stream: OurStream) -> OurStream:
