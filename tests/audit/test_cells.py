@@ -14,6 +14,15 @@ ONE_MODEL = (
     ("gemini-2.0-flash", "gemini-2.0-flash-001"),
     ("mistral-large-latest", "mistral-large-2411"),
     ("meta-llama/llama-3.3-70b-instruct", "meta-llama/llama-3.3-70b-instruct:free"),
+    # Ids of Amazon Bedrock, and what its bill calls them.
+    ("us.anthropic.claude-opus-4-6-v1", "anthropic.claude-opus-4-6-v1:0", "Claude Opus 4.6", "claude-4.6-opus"),
+    ("anthropic.claude-3-5-sonnet-20241022-v2:0", "Claude 3.5 Sonnet v2"),
+    ("arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude-3-haiku-20240307-v1:0", "claude-3-haiku"),
+    ("amazon.nova-pro-v1:0", "eu.amazon.nova-pro-v1:0", "amazon.nova-pro-v1:0:300k", "nova-pro"),
+    ("amazon.nova-2-lite-v1:0", "nova-2.0-lite"),
+    ("meta.llama4-maverick-17b-instruct-v1:0", "llama4-maverick-17b"),
+    ("openai.gpt-oss-120b-1:0", "gpt-oss-120b"),
+    ("qwen.qwen3-32b-v1:0", "qwen.qwen3-32b"),
 )
 
 
@@ -31,6 +40,10 @@ def test_models_stay_apart() -> None:
         "claude-sonnet-4-5",
         "gemini-2.5-flash",
         "o3-mini",
+        "anthropic.claude-v2",
+        "anthropic.claude-v2:1",
+        "amazon.titan-embed-text-v1",
+        "amazon.titan-embed-text-v2:0",
     ]
     assert len({family_of(name) for name in [*names, *others]}) == len(names) + len(others)
 

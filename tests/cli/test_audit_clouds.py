@@ -97,3 +97,23 @@ def test_the_cost_of_focus_is_chosen(ledger: Path, options: tuple[str, ...], usd
     )
     assert [line["theirs"]["usd"] for line in result["lines"] if line["model"] == "solora-pro"] == [usd]
     assert result["provenance"]["options"]["--cost"] == (options[-1] if options else "billed")
+
+
+def test_the_ids_of_bedrock_are_the_names_of_its_bill(tmp_path: Path) -> None:
+    """Without a map: the streams have the id of an inference profile, the rows the name of a product."""
+    call = {**CALL, "custom_llm_provider": "bedrock", "model": "bedrock/us.anthropic.claude-sonnet-4-5-20250929-v1:0"}
+    (tmp_path / "log.json").write_text(json.dumps([{**call, "model_group": call["model"]}]))
+    done = here("ledger", "import", str(tmp_path / "log.json"), "--format", "litellm", "--data-dir", str(tmp_path))
+    assert done.returncode == 0, done.stderr
+    sample = BY_NAME["AWS Cost and Usage Report"].rows[1]
+    rows = [
+        {
+            **sample,
+            "line_item_usage_type": f"USE1-MP:USE1_{kind}TokenCount-Units",
+            "line_item_usage_amount": str(count / 10**6),
+        }
+        for kind, count in (("Input", 500), ("CacheReadInput", 1_000), ("Output", 180))
+    ]
+    _, result = audit(tmp_path, table(rows))
+    (line,) = result["lines"]
+    assert (line["provider"], line["model"], line["difference"]["tokens"]["total"]) == ("aws", "Claude Sonnet 4.5", 0)

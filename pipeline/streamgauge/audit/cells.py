@@ -33,6 +33,14 @@ _DATED = re.compile(r"[-@](\d{4}-\d\d-\d\d|\d{8}|\d{6}|\d{4}|00\d|latest)$")
 # OpenRouter's variants (openrouter.ai/docs/guides/routing/model-variants). Other suffixes tell models apart: llama3:8b.
 _VARIANT = re.compile(r":(free|batch|beta|extended|thinking|nitro|floor|online|exacto)$")
 _MARKS = re.compile(r"[^a-z0-9]+")
+# A model id of Amazon Bedrock: a geography if it is an inference profile, the maker, the model, and a version
+# (docs.aws.amazon.com/bedrock: Supported foundation models; Supported Regions and models for inference profiles). The plain
+# name is that of version 1: "Claude 3.5 Sonnet" is -20240620-v1:0, "Claude 3.5 Sonnet v2" is -20241022-v2:0.
+_BEDROCK = re.compile(
+    r"(?:(?:us|us-gov|eu|apac|jp|au|ca|global)\.)?"
+    r"(?:ai21|amazon|anthropic|cohere|deepseek|google|meta|minimax|mistral|moonshot|nvidia|openai|qwen|writer|zai)\."
+    r"(?P<model>.+?)(?:-v?1:0|-v1|-(?P<version>v\d+)(?::0)?)?(?::\d+k)?"
+)
 
 
 class Rate(NamedTuple):
@@ -284,9 +292,17 @@ def tokens_of(streams: Iterable[OurStream]) -> Tokens:
 def family_of(model: str) -> str:
     """The family of a model: the same text for its alias, its snapshots and its display name."""
     name = _VARIANT.sub("", model.strip().lower().rpartition("/")[2])  # without the folders before it
+    bedrock = _BEDROCK.fullmatch(name)
+    if bedrock is not None:
+        name = bedrock["model"]
     while _DATED.search(name):
         name = _DATED.sub("", name)
     parts = [part for part in _MARKS.split(name) if part]
+    if bedrock is not None:  # the bill leaves "instruct" out: Bedrock has no other Llama
+        parts = [part for part in parts if part != "instruct" or "llama" not in name]
+        parts += filter(None, [bedrock["version"]])
+    if "nova" in parts:  # the bill has Nova2.0Lite, the id is nova-2-lite
+        parts = [part for part in parts if part != "0"]
     if "claude" not in parts:
         return "-".join(parts)
     # Anthropic wrote the version first (claude-3-5-sonnet), and later the size (claude-sonnet-4-5, "Claude Sonnet 4.5").
