@@ -99,6 +99,7 @@ def reconcile(
         (cell for cell in cells.values() if _is_listed(cell, theirs, period)), key=lambda cell: group_order(cell.group)
     )
     _add_findings(findings, listed, ours)
+    theirs.notes += _without_endpoint(listed, theirs)
     return Reconciled(
         listed,
         theirs.shapes,
@@ -160,6 +161,19 @@ def _joined(sums: OurSums, theirs: Theirs, period: Period) -> tuple[Folding, dic
             theirs.shapes[provider].has_keys = False
             folding, cells = made()
     return folding, cells
+
+
+def _without_endpoint(cells: Iterable[Cell], theirs: Theirs) -> list[str]:
+    """A sentence for each endpoint whose usage no export has, with the models that were therefore not compared."""
+    models: dict[tuple[str, str], set[str]] = {}
+    for cell in cells:
+        endpoint = theirs.lacks_endpoint(cell.group)
+        if endpoint is not None and cell.ours.reported:
+            models.setdefault((cell.group.provider, endpoint), set()).add(str(cell.group.model))
+    return [
+        f"No export of {provider} has the usage of {endpoint}: tokens of {', '.join(sorted(names))} are not compared."
+        for (provider, endpoint), names in sorted(models.items())
+    ]
 
 
 def _is_confirmed(cells: Iterable[Cell]) -> bool:

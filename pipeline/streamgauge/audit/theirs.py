@@ -26,6 +26,10 @@ from streamgauge.audit.tables import Tables, id_bytes, joined, whole_sum
 
 # The tier of requests that are answered later, all together: they are no streams, so no tap sees them.
 BATCH = "batch"
+# The endpoints of models that answer with no text, by what their names have (platform.openai.com/docs/models); all others are
+# those of completions.
+_ENDPOINTS = (("embedding", "embeddings"), ("moderation", "moderations"))
+_COMPLETIONS = "completions"
 # A bucket of a day that a change of the clock makes longer (25 hours).
 _LONGEST_DAY_US = DAY_US + DAY_US // 24
 _DIGEST_BYTES = 16
@@ -172,14 +176,16 @@ class _Rows(NamedTuple):
 @dataclass
 class _Export:
     """What was read of one file. days: those of its rows and empty buckets, and of the days between if they have no row
-    because nothing was billed. rows: rows of the period, by provider. names: those of the keys of rows that are usage, by
-    provider. first_day, last_day: also outside of the period.
+    because nothing was billed. By provider: rows: rows of the period; names: those of the keys of rows that are usage;
+    endpoints: those whose usage its rows are, None for a row that does not say it. first_day, last_day: also outside of the
+    period.
     """
 
     file: InvoiceFile
     days: dict[str, set[str]] = field(default_factory=dict)
     rows: Counter[str] = field(default_factory=Counter)
     names: dict[str, set[Names]] = field(default_factory=dict)
+    endpoints: dict[str, set[str | None]] = field(default_factory=dict)
     first_day: str | None = None
     last_day: str | None = None
 
@@ -232,6 +238,8 @@ class Theirs:
         self._rates = rates
         self._unknown_money: set[str] = set()  # providers
         self._names: dict[str, list[set[Names]]] = {}  # of keys, by provider, of each file
+        self._models: set[str | None] = set()  # with rows of tokens
+        self._endpoints: dict[str, set[str | None]] = {}  # by provider, if all its files say of which endpoint they are
         self._period = period
         self._mapping = mapping
         self._day_of = DayOf(period.timezone)
@@ -260,6 +268,14 @@ class Theirs:
         for export in exports.values():
             for provider, names in export.names.items():
                 self._names.setdefault(provider, []).append(names)
+        for provider in self.shapes:
+            of_files = [
+                export.endpoints.get(provider, {None})
+                for export in exports.values()
+                if export.format.has_tokens and provider in export.days
+            ]
+            self._endpoints[provider] = set().union(*of_files)
+        self._models = {group.model for group, cell in self.cells.items() if cell.token_rows}
 
     def join_keys(self, tenants: Map[str, Set[str | None]]) -> list[str]:
         """Call keys of the invoices as our tenants, where the invoices do and no map says it. Returns these providers.
@@ -296,6 +312,8 @@ class Theirs:
         for line in export.file.lines():
             group = self._group_of(line)
             export.see(line.provider, group.day)
+            if line.tokens is not None:
+                export.endpoints.setdefault(line.provider, set()).add(line.endpoint)
             is_long = isinstance(line.when, Span) and line.when.end_us - line.when.start_us > _LONGEST_DAY_US
             if is_long and isinstance(line.when, Span) and not self._is_inside(export.file, line.when):
                 continue
@@ -450,9 +468,19 @@ class Theirs:
                         f"{'this day' if len(missing) == 1 else 'these days'} {verb} not compared."
                     )
 
+    def lacks_endpoint(self, group: GroupKey) -> str | None:
+        """The endpoint of a cell's model, if every export of the provider has the usage of other endpoints alone."""
+        endpoints = self._endpoints.get(group.provider, set())
+        if not endpoints or None in endpoints or group.model is None or group.model in self._models:
+            return None
+        endpoint = next((name for mark, name in _ENDPOINTS if mark in group.model), _COMPLETIONS)
+        return None if endpoint in endpoints else endpoint
+
     def shape_of(self, group: GroupKey) -> Shape:
         """The shape of a cell: without what no export covers on its day."""
         shape = self.shapes[group.provider]
+        if self.lacks_endpoint(group) is not None:
+            return replace(shape, has_tokens=False)
         if not group.day or not self._period.has(group.day):
             return shape
         tokens, money = self.covered.get(group.provider, (set(), set()))

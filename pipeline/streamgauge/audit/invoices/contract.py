@@ -60,7 +60,7 @@ class InvoiceLine(NamedTuple):
     sums up. request_id: the id of the only request that it is for. splits: false if its uncached input may include input
     that others count as read from or written to a cache. charge: what it bills, if that is no tokens: a value of
     `result.CHARGES`; None for usage. label: that charge, as the export names it; None if it does not. currency: of its
-    money, in capitals. digest: of all its fields.
+    money, in capitals. endpoint: the one whose usage its export has, if it has no other's. digest: of all its fields.
     """
 
     provider: str
@@ -78,6 +78,7 @@ class InvoiceLine(NamedTuple):
     charge: str | None = None
     label: str | None = None
     currency: str = "USD"
+    endpoint: str | None = None
     digest: bytes = b""
 
 

@@ -63,7 +63,7 @@ def _usage_api(row: Row) -> InvoiceLine | None:
     name = str(row.values.get("object")).split(".")[-2]
     if name != "completions" and "input_tokens" not in row.values:
         return None  # images, seconds, characters, calls: the costs have their money
-    return _usage(row, without_output=name in _INPUT_ALONE)
+    return _usage(row, without_output=name in _INPUT_ALONE)._replace(endpoint=name)
 
 
 def _usage_csv(row: Row) -> InvoiceLine | None:
