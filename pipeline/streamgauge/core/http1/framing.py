@@ -229,6 +229,11 @@ class Chunked:
         if self._at is _DATA and len(data) < self._left:  # within a large chunk
             self._left -= len(data)
             return data, b""
+        if self._at is _SIZE and not self._line:  # nearly all reads of an event stream: they begin and end with a chunk
+            body, at, left, whole = read_chunks(data, 0, 0)
+            if at == len(data) and whole:
+                self._left, self._at = left, _DATA if left else _SIZE
+                return body, b""
         earlier = 0  # bytes of an unfinished line, from earlier feeds
         if self._line:
             earlier, data, self._line = len(self._line), self._line + data, b""

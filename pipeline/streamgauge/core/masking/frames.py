@@ -78,19 +78,23 @@ class Frame:
         fitting = list(takewhile(lambda content: content.startswith(first) and content.endswith(last), contents))
         if not fitting or not self._one_line:
             return [], 0
-        joined = b"".join(fitting)
-        lines = joined.splitlines(keepends=True)[self._lines :: self._lines + 2]
-        rests = [line[self._line_begin : 1 - len(last)] for line in lines]
-        if (last + first).join(rests) != joined[len(first) : -len(last)]:
-            return [], 0
+        rests = [content[len(first) : -len(last)] for content in fitting]
+        if b"\n" in b"".join(rests):  # a content of several events
+            rests = self._rests(b"".join(fitting), first, last)
         columns = self._masked_columns(rests)
-        if any(None in column for column in columns):
+        if not rests or any(None in column for column in columns):
             return [], 0
         events = self._written(columns)
         if len(rests) == len(fitting):
             return list(map(b"".join, events)), len(rests)
         counts = [len(content.splitlines()) // (self._lines + 2) for content in fitting]
         return [b"".join(chain.from_iterable(islice(events, count))) for count in counts], len(rests)
+
+    def _rests(self, content: bytes, first: bytes, last: bytes) -> list[bytes]:
+        """The bytes of each event between `first` and `last`; none if the content has bytes outside of such events."""
+        lines = content.splitlines(keepends=True)[self._lines :: self._lines + 2]
+        rests = [line[self._line_begin : 1 - len(last)] for line in lines]
+        return rests if (last + first).join(rests) == content[len(first) : -len(last)] else []
 
     def _masked_repeats(self, contents: Sequence[bytes]) -> tuple[list[bytes], int]:
         """As `mask_contents`, for a frame without a place: all its events are equal."""
