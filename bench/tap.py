@@ -6,7 +6,10 @@ also run in front of an upstream with TLS, which they verify, with a part of the
 broker run on one, and the proxies on the other: the processes of the tap share it. The figure is the CPU time of
 all processes of a proxy, until Kafka has all captured reads.
 
-    python -m bench.tap [--rounds N] [--seconds S] [--quick] [--document FILE] [PEER...]
+    python -m bench.tap [--rounds N] [--seconds S] [--minutes M] [--quick] [--before TREE] [--document FILE] [PEER...]
+
+With --before, the taps of another working tree of this repository (`git worktree add TREE COMMIT`, and there
+`scripts/build_native.py`) take part in each round, by turns with those of this one.
 """
 
 import argparse
@@ -14,7 +17,7 @@ import contextlib
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -32,10 +35,10 @@ from bench.peers.servers import haproxy, nginx
 from bench.peers.streamgauge import tap, up
 from bench.peers.tls_upstream import tls_upstream
 from bench.tap_loads import TLS_LOADS, Figure, Load, Results, Sizes, loads, measure, now
-from bench.tap_table import DIRECT, TLS, report
+from bench.tap_table import BEFORE, DIRECT, TLS, report
 
-# A round that would end later than this does not begin (seconds): the benchmark must take a quarter of an hour.
-BUDGET_S = 870.0
+# A round that would end later than this does not begin (minutes): the benchmark must take a quarter of an hour.
+BUDGET_MINUTES = 14.5
 # All peers take part in this many rounds. Later rounds have nginx, the taps and the upstream only: they take half the time,
 # so there are more rounds for the figures with aims, which differ most from round to round.
 ALL_ROUNDS = 2
@@ -75,6 +78,19 @@ _PLAIN: dict[str, Start] = {
 # The peers that are also measured with TLS to the upstream. The first available one is their reference.
 _WITH_TLS = ("nginx", "haproxy", "streamgauge, full", "streamgauge, masked")
 PEERS: dict[str, Start] = {**_PLAIN, **{f"{name}{TLS}": _PLAIN[name] for name in _WITH_TLS}}
+
+
+def _with_before(tree: Path) -> dict[str, Start]:
+    """The peers with the code of another working tree."""
+    taps: dict[str, Start] = {
+        "streamgauge, full": lambda upstream, directory, kafka: tap(upstream, directory, kafka, "full", tree),
+        "streamgauge, masked": lambda upstream, directory, kafka: tap(upstream, directory, kafka, "masked", tree),
+        "streamgauge, up": lambda upstream, directory, kafka: up(upstream, directory, tree),
+    }
+    with_tls = {f"{name}{BEFORE}{TLS}": start for name, start in taps.items() if name in _WITH_TLS}
+    return {**{f"{name}{BEFORE}": start for name, start in taps.items()}, **with_tls}
+
+
 # The processes of the tap with full capture, with requests that it does not capture.
 UNCAPTURED, _CAPTURED = "streamgauge, not captured", "streamgauge, full"
 _EACH_ROUND = {"nginx", "streamgauge, full", "streamgauge, masked", "streamgauge, up", UNCAPTURED, DIRECT}
@@ -93,8 +109,10 @@ def _broker(directory: Path, results: Results) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def running(names: Sequence[str], results: Results) -> Iterator[dict[str, Peer]]:
-    """Starts all available peers, on their cores. Yields them by name, the upstream too."""
+def running(
+    names: Sequence[str], results: Results, all_peers: Mapping[str, Start] = PEERS
+) -> Iterator[dict[str, Peer]]:
+    """Starts the named peers that are available, on their cores. Yields them by name, the upstream too."""
     load_cores, peer_cores = cores()
     with contextlib.ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="streamgauge-bench-")))
@@ -113,7 +131,7 @@ def running(names: Sequence[str], results: Results) -> Iterator[dict[str, Peer]]
             files.mkdir(exist_ok=True)
             try:
                 with started_on(peer_cores):
-                    peers[name] = stack.enter_context(PEERS[name](origin, files, kafka))
+                    peers[name] = stack.enter_context(all_peers[name](origin, files, kafka))
             except MissingError as error:
                 results.add_missing(name, str(error))
         if _CAPTURED in peers:
@@ -133,7 +151,15 @@ def put(load: Load, name: str, peers: dict[str, Peer], results: Results) -> Figu
     return None
 
 
-def rounds(peers: dict[str, Peer], sizes: Sizes, count: int, results: Results, *, warm: Sizes = _WARM) -> None:
+def rounds(
+    peers: dict[str, Peer],
+    sizes: Sizes,
+    count: int,
+    results: Results,
+    *,
+    warm: Sizes = _WARM,
+    minutes: float = BUDGET_MINUTES,
+) -> None:
     """Runs all loads on all peers, in rounds. Each round begins with another peer."""
     for load in loads(warm)[:_WARM_LOADS]:
         for name in peers:
@@ -143,9 +169,13 @@ def rounds(peers: dict[str, Peer], sizes: Sizes, count: int, results: Results, *
     names = all_names = list(peers)
     for number in range(count):
         seconds_per_peer = (now() - began_round) / len(names)
-        names = [name for name in all_names if number < ALL_ROUNDS or name in _EACH_ROUND]
+        names = [
+            name
+            for name in all_names
+            if number < ALL_ROUNDS or name.removesuffix(TLS).removesuffix(BEFORE) in _EACH_ROUND
+        ]
         began_round = now()
-        if number and began_round - begun + seconds_per_peer * len(names) > BUDGET_S:
+        if number and began_round - begun + seconds_per_peer * len(names) > minutes * 60:
             break
         all_loads = loads(sizes)
         for turn, load in enumerate(all_loads, number * len(all_loads)):
@@ -172,18 +202,21 @@ def _line(number: int, load: str, name: str, figure: Figure) -> str:
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="bench.tap", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("peers", nargs="*", metavar="PEER", help=f"all by default: {', '.join(PEERS)}")
-    parser.add_argument("--rounds", type=int, default=8, help="at most; they end after a quarter of an hour")
+    parser.add_argument("--rounds", type=int, default=8, help="at most; see --minutes")
+    parser.add_argument("--minutes", type=float, default=BUDGET_MINUTES, help="no round begins that would end later")
+    parser.add_argument("--before", type=Path, metavar="TREE", help="also measure the taps of another working tree")
     parser.add_argument("--seconds", type=float, default=Sizes().seconds, help="of each paced load")
     parser.add_argument("--quick", action="store_true", help="one short round, in a minute")
     parser.add_argument("--document", type=Path, help="write the tables into this file, between its markers")
     given = parser.parse_args(arguments)
-    if unknown := set(given.peers) - set(PEERS):
-        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(PEERS)}")
+    all_peers = PEERS if given.before is None else {**PEERS, **_with_before(given.before.resolve())}
+    if unknown := set(given.peers) - set(all_peers):
+        parser.error(f"unknown: {', '.join(sorted(unknown))}; there are {', '.join(all_peers)}")
     before = os.sched_getaffinity(0)
     results, sizes = Results(), QUICK if given.quick else replace(Sizes(), seconds=given.seconds)
     try:
-        with running(given.peers or list(PEERS), results) as peers:
-            rounds(peers, sizes, 1 if given.quick else given.rounds, results)
+        with running(given.peers or list(all_peers), results, all_peers) as peers:
+            rounds(peers, sizes, 1 if given.quick else given.rounds, results, minutes=given.minutes)
             names = [name for name in peers if name != DIRECT]
     finally:
         os.sched_setaffinity(0, before)

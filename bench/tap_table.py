@@ -9,6 +9,8 @@ from bench.tap_loads import DENSE, GAP_TIMES, ONE_CORE, PACED, TLS_LOADS, Figure
 DIRECT = "direct"
 # The end of the name of a peer with TLS to its upstream.
 TLS = ", TLS upstream"
+# The end of the name of a tap that has the code of another working tree (`--before`).
+BEFORE = ", before"
 # If other programs use more of the machine than this, figures are not reliable: caches and cores are shared.
 BUSY = 0.1
 _PACED = [paced_name(streams) for streams, _ in PACED]
@@ -170,10 +172,14 @@ def _parts(results: Results, ours: Sequence[str], reference: str) -> list[list[s
     loads = ["burst", DENSE, *_PACED]
     rows = [["capture", "process", *loads]]
     for peer in ours:
-        for part in ("relay", "collector"):
-            shares = [_ratio(results, load, (peer, lambda f, part=part: f.cpu[part]), reference) for load in loads]  # type: ignore[misc]
+        for part in () if peer.endswith(BEFORE) else ("relay", "collector"):
+            shares = [_ratio(results, load, (peer, _cpu_of(part)), reference) for load in loads]
             rows.append([_capture(peer), part, *map(_cell, shares)])
     return rows
+
+
+def _cpu_of(part: str) -> Callable[[Figure], float]:
+    return lambda figure: figure.cpu[part]
 
 
 def _sentences(results: Results, ours: Sequence[str]) -> list[str]:

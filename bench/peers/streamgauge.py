@@ -23,30 +23,38 @@ _SETTLE_S = 60.0
 # The ends of streams follow the last read. No counter shows them; they take a flush of the relay and a bundle (seconds).
 _ENDS_S = FLUSH_S + BUNDLE_NS / 1e9 + 0.1
 # The name of a process, by a word of its command line.
-_PARTS = {"taps.proxy": "relay", "cli.collector": "collector"}
+_PARTS = {"taps.proxy": "relay", "cli.collector": "collector", "streamgauge.recorder": "collector"}
 
 
 @contextmanager
-def tap(upstream: Origin, directory: Path, kafka: str, capture: str) -> Iterator[Peer]:
-    """Runs a tap in front of the upstream, with its own topics, and its files in `directory`."""
-    scheme, prefix = "http", prefix_of(capture)
+def tap(upstream: Origin, directory: Path, kafka: str, capture: str, before: Path | None = None) -> Iterator[Peer]:
+    """Runs a tap in front of the upstream, with its own topics, and its files in `directory`.
+
+    `before`: the working tree whose code it has; None: this one's.
+    """
+    scheme, prefix = "http", prefix_of(capture if before is None else f"{capture}-before")
     options = ["--kafka", kafka, "--capture", capture]
     if upstream.ca is not None:
         scheme, prefix = "https", f"{prefix}-tls"
         options += ["--upstream-ca", str(upstream.ca)]
     asyncio.run(topics.create(kafka, _PARTITIONS, prefix))
-    data_dir = directory / f"tap-{capture}"
+    data_dir = directory / prefix
     url = f"{scheme}://{UPSTREAM_ADDRESS}:{upstream.port}"
-    with start_tap("tap", url, data_dir, *options, "--topic-prefix", prefix) as running:
+    with start_tap("tap", url, data_dir, *options, "--topic-prefix", prefix, environment=_code_of(before)) as running:
         yield _peer(running, data_dir)
 
 
 @contextmanager
-def up(upstream: Origin, directory: Path) -> Iterator[Peer]:
+def up(upstream: Origin, directory: Path, before: Path | None = None) -> Iterator[Peer]:
     """Runs `up` with masked capture in front of an upstream without TLS. Its work is done when the ledger has every read."""
-    data_dir = directory / "up"
-    with start_up(f"http://{UPSTREAM_ADDRESS}:{upstream.port}", data_dir) as running:
+    data_dir = directory / ("up" if before is None else "up-before")
+    with start_up(f"http://{UPSTREAM_ADDRESS}:{upstream.port}", data_dir, environment=_code_of(before)) as running:
         yield _peer(running, data_dir)
+
+
+def _code_of(tree: Path | None) -> dict[str, str]:
+    """The environment of a command that runs the code of another working tree."""
+    return {} if tree is None else {"PYTHONPATH": str(tree / "pipeline")}
 
 
 def _peer(running: Running, data_dir: Path) -> Peer:
