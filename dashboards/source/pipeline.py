@@ -121,7 +121,8 @@ _TAPS = Row(
         ),
         TimeSeries(
             title="Spool in use",
-            help="Used share of the size limit. writes refused: 100 % while writes to the spool fail.",
+            help="Used share of the size limit. writes refused: 100 % while writes to the spool fail. file unusable: 100 % "
+            "while a collector uses an earlier content of a file of its settings.",
             unit="percentunit",
             maximum=1,
             no_value=_NO_TAP,
@@ -132,6 +133,10 @@ _TAPS = Row(
                     "{{instance}}",
                 ),
                 Query(gauge("spool_writes_refused", by="instance", of="max"), "writes refused {{instance}}"),
+                Query(
+                    gauge("settings_file_unusable", by="instance, setting", of="max"),
+                    "file unusable {{instance}} {{setting}}",
+                ),
             ),
         ),
         TimeSeries(

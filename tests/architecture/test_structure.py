@@ -74,6 +74,7 @@ EDGES: dict[str, set[str]] = {
     "cli/ledger_watch.py": set(),
     "cli/stream_lines.py": set(),
     "cli/stored_streams.py": set(),
+    "cli/settings_files.py": set(),
     "cli/tenants_file.py": set(),
     "cli/deadletter.py": set(),
     "cli/demo.py": set(),

@@ -12,6 +12,7 @@ import pytest
 from streamgauge.audit.result import Amount, Days, Result, TokenCounts, Tolerance, Verdict, Verdicts, encode
 from streamgauge.audit.runs import Run, Runs
 from streamgauge.cli.ledger_watch import watched_ledger
+from streamgauge.cli.settings_files import SettingsFiles
 from streamgauge.errors import UsageFault
 from streamgauge.ledger import Cost, Ledger, LedgerRow, LedgerUnavailableError, SqliteLedger
 from streamgauge.metrics.prometheus import Metrics
@@ -76,7 +77,9 @@ def test_budgets_are_shown_with_what_is_spent_this_month(tmp_path: Path, ledger:
     )
     (tmp_path / "tenants.toml").write_text('key = "search"\n')
     metrics = Metrics()
-    with watched_ledger(settings_of(tmp_path, tenants=str(tmp_path / "tenants.toml")), ledger, metrics, every_s=0.05):
+    with watched_ledger(
+        SettingsFiles(settings_of(tmp_path, tenants=str(tmp_path / "tenants.toml"))), ledger, metrics, every_s=0.05
+    ):
         wait_for(lambda: page_of(metrics).total(LIMIT) > 0, "budgets on the page")
         page = page_of(metrics)
         assert page.value(SPENT, budget_key="tenant", budget_value="search") == 2
@@ -98,7 +101,7 @@ def test_budgets_are_shown_with_what_is_spent_this_month(tmp_path: Path, ledger:
 
 def test_the_audit_that_was_kept_last_is_shown(tmp_path: Path, ledger: Ledger) -> None:
     metrics = Metrics()
-    with watched_ledger(load({"data_dir": str(tmp_path)}), ledger, metrics, every_s=0.05):
+    with watched_ledger(SettingsFiles(load({"data_dir": str(tmp_path)})), ledger, metrics, every_s=0.05):
         assert page_of(metrics).total("streamgauge_audit_agrees") == 0
         assert "streamgauge_audit_agrees" not in page_of(metrics).names_with_samples()
         Runs(ledger).add(an_audit("2026-01-01T00:00:00Z", agrees=True))
@@ -134,7 +137,7 @@ def test_a_run_in_which_nothing_was_compared_hides_no_run_before_it(tmp_path: Pa
     assert found is not None
     assert (found[0].number, found[0].saved_at, found[1].agrees) == (2, "2026-02-01T00:00:00Z", False)
     metrics = Metrics()
-    with watched_ledger(load({"data_dir": str(tmp_path)}), ledger, metrics, every_s=0.05):
+    with watched_ledger(SettingsFiles(load({"data_dir": str(tmp_path)})), ledger, metrics, every_s=0.05):
         wait_for(lambda: "streamgauge_audit_agrees" in page_of(metrics).names_with_samples(), "the audit")
         assert page_of(metrics).value("streamgauge_audit_agrees") == 0
     unlike.verdicts = Verdicts(Verdict("agrees", None), Verdict("not_compared", "no invoice has money"))
@@ -152,7 +155,7 @@ def test_a_ledger_that_fails_takes_the_gauges_away_and_is_counted(
 
     with (
         caplog.at_level(logging.WARNING),
-        watched_ledger(settings_of(tmp_path), ledger, metrics, every_s=0.05),
+        watched_ledger(SettingsFiles(settings_of(tmp_path)), ledger, metrics, every_s=0.05),
         monkeypatch.context() as broken,
     ):
         wait_for(lambda: page_of(metrics).total(LIMIT) > 0, "budgets on the page")
@@ -168,5 +171,5 @@ def test_a_ledger_that_fails_takes_the_gauges_away_and_is_counted(
 def test_a_wrong_file_of_budgets_ends_the_start(tmp_path: Path, ledger: Ledger) -> None:
     settings = settings_of(tmp_path)
     (tmp_path / "budgets.toml").write_text("budget = 5")
-    with pytest.raises(UsageFault, match="hold"), watched_ledger(settings, ledger, Metrics()):
+    with pytest.raises(UsageFault, match="hold"), watched_ledger(SettingsFiles(settings), ledger, Metrics()):
         pass

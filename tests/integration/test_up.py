@@ -256,6 +256,47 @@ def test_a_collector_that_is_started_again_captures_while_its_ledger_is_unavaila
         assert up.stop() == 0
 
 
+def test_a_collector_that_is_started_again_captures_with_the_last_usable_prices(
+    small: Provider, data_dir: Path, tmp_path: Path
+) -> None:
+    prices = tmp_path / "prices.toml"
+    prices.write_text('[[price]]\nmodel = "small-1"\nfrom = 2020-01-01\ninput = 1000\noutput = 1000\n')
+    with start_up({"small": small.url}, data_dir, "--prices", str(prices)) as up:
+        assert ask(up) == BEGIN + REST
+        up.wait_for_records(1)
+        prices.write_text("not = [toml")
+        kill(child_of(up, "streamgauge.cli.collector"))
+        wait_for(lambda: "its content at the start of the tap is used" in up.log, "a sentence about the prices")
+        wait_for(lambda: up.get("/health/ready")[0] == 200, "a tap that is ready again")
+        assert up.get("/health/ready")[1].startswith("ok\n--prices: the file cannot be used")
+        assert up.metrics()['streamgauge_settings_file_unusable{setting="prices"}'] == 1
+        wait_for(lambda: ask(up) == BEGIN + REST and len(up.records()) > 1, "a record again")
+        assert {record["cost"] and record["cost"]["price_source"] for record in up.records()} == {
+            "prices.toml: small-1"
+        }
+        assert up.stop() == 0
+
+
+def test_a_collector_that_is_started_again_captures_without_the_token_of_its_admin_port(
+    small: Provider, data_dir: Path, tmp_path: Path
+) -> None:
+    token, away = tmp_path / "token", tmp_path / "away"
+    token.write_text("a-token-of-the-admin-port-0123456789\n")
+    token.chmod(0o600)
+    with start_up({"small": small.url}, data_dir, "--admin-token-file", str(token)) as up:
+        assert ask(up) == BEGIN + REST
+        up.wait_for_records(1)
+        token.rename(away)
+        kill(child_of(up, "streamgauge.cli.collector"))
+        wait_for(lambda: "the admin port stays closed" in up.log, "a sentence about the token")
+        wait_for(lambda: ask(up) == BEGIN + REST and read_balance(data_dir / "counters").waiting, "captured reads")
+        away.rename(token)
+        wait_for(lambda: up.get("/health/ready")[0] == 200, "an open admin port")
+        assert up.get("/metrics")[0] == 401
+        assert len(up.wait_for_records(2)) >= 2
+        assert up.stop() == 0
+
+
 def outcomes(up: Running) -> list[str]:
     return [record["outcome"] for record in up.records()]
 

@@ -62,7 +62,8 @@ def test_l3_no_gauge_is_kept_for_a_model_or_a_stream() -> None:
     """Models come and go. What ends or leaves takes its gauges off the page, which is tested beside each of these labels."""
     labels = {label for metric in table.TABLE if metric.kind is Kind.GAUGE for label in metric.labels}
     assert labels == {
-        "budget_key", "budget_value", "credential_id", "kind", "partition", "process", "provider", "upstream", "version",
+        "budget_key", "budget_value", "credential_id", "kind", "partition", "process", "provider", "setting",
+        "upstream", "version",
     }  # fmt: skip
 
 

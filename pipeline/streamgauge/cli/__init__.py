@@ -30,4 +30,5 @@ admin_port.py    the admin port of taps and workers
 kafka_options.py   how Kafka clients connect
 ledgers.py       opens ledgers; ledger_watch.py: what `up` and `worker` show of theirs; stored_streams.py: the page's streams
 stream_costs.py   prices, and the metrics of money; span_export.py: records as spans; tenants_file.py: the file of --tenants
+settings_files.py   the files of prices, budgets and tenants, also after they have become unusable
 """

@@ -13,6 +13,7 @@ import msgspec
 from streamgauge.cli.first_request import clients_of
 from streamgauge.cli.ledger_watch import load_last_hour, start_known_upstreams, watched_ledger
 from streamgauge.cli.ledgers import ledger_size, opened_ledger
+from streamgauge.cli.settings_files import SettingsFiles
 from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
 from streamgauge.cli.stored_streams import ledger_streams
 from streamgauge.cli.stream_costs import prices_of, stream_costs
@@ -48,14 +49,16 @@ class Assembling:
     goes, None for no lines. Raises UsageFault for a file that it cannot use.
     """
 
-    def __init__(self, settings: Settings, process: str, spool: Spool, terminal_fd: int | None = None) -> None:
-        self._settings, self._spool = settings, spool
+    def __init__(
+        self, settings: Settings, process: str, spool: Spool, files: SettingsFiles, terminal_fd: int | None = None
+    ) -> None:
+        self._settings, self._spool, self._files = settings, spool, files
         self._lines = None if terminal_fd is None else StreamLines(terminal_fd)
         self._watched = WatchedThread(
             LiveView(process, settings.select(Limits), time.monotonic, time.time, prices=True)
         )
         self._watched.view.responses = partial(responses_of, settings.data_dir / "counters")
-        self._prices = prices_of(settings)
+        self._prices = prices_of(settings, files)
         self.metrics = Metrics(
             (MetricSource.TAP, MetricSource.STREAM, MetricSource.WORKER),
             settings.metric_attribute,
@@ -77,9 +80,9 @@ class Assembling:
             take_rows = opening.enter_context(exported_spans(settings, metrics))
             # On a thread: a database may take long to answer, and a collector that was started again captures meanwhile.
             ledger = await asyncio.to_thread(opening.enter_context, opened_ledger(settings, self._prices))
-            view.money = opening.enter_context(watched_ledger(settings, ledger, metrics))
+            view.money = opening.enter_context(watched_ledger(self._files, ledger, metrics))
             await asyncio.to_thread(load_last_hour, view, ledger, stream_costs(self._prices))
-            self.pages.stored = ledger_streams(settings, ledger)
+            self.pages.stored = ledger_streams(settings, ledger, self._files)
             opening.callback(setattr, self.pages, "stored", None)
             await asyncio.to_thread(start_known_upstreams, metrics, ledger)
             for upstream in settings.upstream:

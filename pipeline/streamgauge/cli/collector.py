@@ -9,7 +9,8 @@ stdin, and then messages (`runtime/child.py`).
     SIGKILL            the next collector continues with the spool; what was not yet there is lost, and counted
 
 A collector that starts again after a crash captures at once, and serves the admin port: while the ledger is unavailable, rows
-wait in the spool, and it is not ready.
+wait in the spool, and it is not ready. A file of the settings that has become unusable since the start of the tap stops no
+capture (`settings_files.py`); without the token or certificate of the admin port, that port stays closed.
 
 Exit codes: 0 done, 2 wrong settings, 3 the data directory, the socket or the ledger is unavailable, or the disk refused the
 last rows, 70 a bug.
@@ -22,16 +23,16 @@ import os
 import shutil
 import socket
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import NoReturn, Protocol
+from typing import NoReturn, Protocol, TypeVar
 
 import msgspec
 
-from streamgauge.cli.admin_port import admin_access
+from streamgauge.cli.admin_port import TOKEN_VARIABLE, admin_access
 from streamgauge.cli.collector_settings import CollectorSettings
-from streamgauge.cli.tenants_file import read_tenants
+from streamgauge.cli.settings_files import SettingsFiles
 from streamgauge.errors import BUG, DONE, UNAVAILABLE, StreamgaugeError, Unavailable
 from streamgauge.metrics import table
 from streamgauge.metrics.admin_access import Access
@@ -62,8 +63,10 @@ from streamgauge.spool.read_counters import Counters, close_app_balances
 # Interval at which the balances of ended applications are closed (seconds): about as often as metrics are read.
 CLOSE_BALANCES_S = 10.0
 
-# After a restart, the pause before a ledger that is unavailable is tried again (seconds).
+# After a restart, the pause before a ledger or a file that is unavailable is tried again (seconds).
 RETRY_S = 2.0
+
+_T = TypeVar("_T")
 
 
 class Delivery(Protocol):
@@ -129,18 +132,21 @@ def _exit(collector: CollectorSettings, lost: Lost | None) -> NoReturn:
 
 async def _collect(collector: CollectorSettings, control: Control, stack: AsyncExitStack) -> Lost | None:
     settings = collector.settings
-    access = admin_access(settings, say)  # first: a wrong setting leaves no file
+    files = SettingsFiles(settings, collector.files if collector.restarted else None, say)
+    access = None if collector.restarted else admin_access(settings, say)  # first: a wrong setting leaves no file
     spool = stack.enter_context(contextlib.closing(_spool(collector)))
-    process, listening = _recorder(collector, spool, stack)
-    delivery = delivery_of(collector, spool)
-    await _open_admin_port(collector, access, delivery, control, spool, stack)
+    process, listening = _recorder(collector, spool, files, stack)
+    delivery = delivery_of(collector, spool, files)
+    admin = _AdminPort(collector, delivery, control, spool, files)
+    if access is not None:
+        await admin.open(access, stack)
     counters = settings.data_dir / "counters"
     closing = reported_task("the closing of applications' balances", keep_closing_app_balances(counters))
     stack.callback(closing.cancel)
     if collector.restarted:
         recording = asyncio.ensure_future(record(process, listening, control, _report_ready))
         stack.push_async_callback(_end, recording)
-        opening = asyncio.ensure_future(_open_again(delivery, stack))
+        opening = asyncio.ensure_future(_open_again(settings, admin, delivery, stack))
         await asyncio.wait({recording, opening}, return_when=asyncio.FIRST_COMPLETED)
         if not opening.done():
             opening.cancel()
@@ -178,10 +184,10 @@ def _spool(collector: CollectorSettings) -> Spool:
 
 
 def _recorder(
-    collector: CollectorSettings, spool: Spool, stack: AsyncExitStack
+    collector: CollectorSettings, spool: Spool, files: SettingsFiles, stack: AsyncExitStack
 ) -> tuple[RecorderProcess, socket.socket]:
     settings = collector.settings
-    recorder_settings = settings.select(RecorderSettings, tenants=read_tenants(settings.tenants))
+    recorder_settings = settings.select(RecorderSettings, tenants=files.tenants())
     try:
         counters = stack.enter_context(Counters(settings.data_dir / "counters", "recorder"))
         key = installation_key(settings.data_dir)
@@ -198,51 +204,76 @@ def _recorder(
         ) from None
 
 
-def delivery_of(collector: CollectorSettings, spool: Spool) -> Delivery:
+def delivery_of(collector: CollectorSettings, spool: Spool, files: SettingsFiles) -> Delivery:
     """What delivers to where the settings say. Raises UsageFault."""
     if collector.to == "ledger":
         from streamgauge.cli.assembling import Assembling
 
-        return Assembling(collector.settings, collector.process, spool, collector.terminal_fd)
+        return Assembling(collector.settings, collector.process, spool, files, collector.terminal_fd)
     from streamgauge.cli.shipping import Shipping
 
     return Shipping(collector.settings, collector.process, spool)
 
 
-async def _open_again(delivery: Delivery, stack: AsyncExitStack) -> None:
-    """Open the delivery after a restart. While its ledger is unavailable, it is tried again every RETRY_S."""
+async def _open_again(settings: Settings, admin: "_AdminPort", delivery: Delivery, stack: AsyncExitStack) -> None:
+    """Open the admin port and the delivery after a restart. What cannot be opened is tried again every RETRY_S: a file of the
+    settings may have become unusable, or the ledger be unavailable. Until then the collector captures.
+    """
+    access = await _until_done(lambda: _access_again(settings), "the admin port stays closed")
+    await admin.open(access, stack)
+    await _until_done(lambda: delivery.open(stack), "captured data waits in the spool")
+
+
+async def _access_again(settings: Settings) -> Access:
+    """`admin_access`, which may be called again after it has raised: it takes the token out of the environment."""
+    token = os.environ.get(TOKEN_VARIABLE)
+    try:
+        return admin_access(settings, say)
+    except StreamgaugeError:
+        if token is not None:
+            os.environ[TOKEN_VARIABLE] = token
+        raise
+
+
+async def _until_done(attempt: Callable[[], Awaitable[_T]], meanwhile: str) -> _T:
+    """Call `attempt` until it raises no StreamgaugeError. Returns its result. Its first error is said, with `meanwhile`."""
     said = False
     while True:
         try:
-            return await delivery.open(stack)
-        except Unavailable as error:
+            return await attempt()
+        except StreamgaugeError as error:
             if not said:
-                say(f"{error}; captured data waits in the spool")
+                say(f"{error}; {meanwhile}")
             said = True
         await asyncio.sleep(RETRY_S)
 
 
-async def _open_admin_port(
-    collector: CollectorSettings,
-    access: Access,
-    delivery: Delivery,
-    control: Control,
-    spool: Spool,
-    stack: AsyncExitStack,
-) -> None:
-    settings, metrics = collector.settings, delivery.metrics
-    metrics.register(tap_reads(settings.data_dir / "counters"))
-    metrics.register(_spool_samples(spool, settings))
-    metrics.register(process_metrics(lambda: control.status.processes))
-    admin = AdminServer(
-        metrics,
-        lambda: control.status.serving and delivery.is_ready(),
-        hosts=settings.admin_host,
-        pages=delivery.pages,
-        access=access,
-    )
-    await admin.serve([socket.socket(fileno=fd) for fd in collector.admin_fds])
-    stack.push_async_callback(admin.stop)
+class _AdminPort:
+    """The admin port of a collector, on the sockets of its supervisor. `notes` of `files` follow the answers of health."""
+
+    def __init__(
+        self, collector: CollectorSettings, delivery: Delivery, control: Control, spool: Spool, files: SettingsFiles
+    ) -> None:
+        self._collector, self._delivery, self._control, self._files = collector, delivery, control, files
+        settings, metrics = collector.settings, delivery.metrics
+        metrics.register(tap_reads(settings.data_dir / "counters"))
+        metrics.register(_spool_samples(spool, settings))
+        metrics.register(process_metrics(lambda: control.status.processes))
+        metrics.register(files.samples)
+
+    async def open(self, access: Access, stack: AsyncExitStack) -> None:
+        """Serve until the stack exits."""
+        delivery, control = self._delivery, self._control
+        admin = AdminServer(
+            delivery.metrics,
+            lambda: control.status.serving and delivery.is_ready(),
+            hosts=self._collector.settings.admin_host,
+            pages=delivery.pages,
+            access=access,
+            notes=self._files.notes,
+        )
+        await admin.serve([socket.socket(fileno=fd) for fd in self._collector.admin_fds])
+        stack.push_async_callback(admin.stop)
 
 
 async def keep_closing_app_balances(counters: Path) -> None:

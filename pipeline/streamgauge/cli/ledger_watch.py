@@ -13,11 +13,11 @@ import msgspec
 
 from streamgauge.audit.result import Result, not_compared
 from streamgauge.audit.runs import Run, Runs
-from streamgauge.cli.tenants_file import read_tenants
+from streamgauge.cli.settings_files import SettingsFiles
 from streamgauge.core.record import Record
 from streamgauge.core.token_kinds import reported_tokens
 from streamgauge.ledger import Filter, Ledger, LedgerUnavailableError, Reader
-from streamgauge.ledger.budgets import Budgets, BudgetState, budget_states, load_budgets
+from streamgauge.ledger.budgets import Budgets, BudgetState, budget_states
 from streamgauge.ledger.cost import COST_DIGITS
 from streamgauge.ledger.zones import month_of, zone_of
 from streamgauge.live.answers import BudgetRow, LastAudit, Money
@@ -27,7 +27,6 @@ from streamgauge.metrics.observe import CostOf, StreamCost
 from streamgauge.metrics.prometheus import Metrics, Sample
 from streamgauge.metrics.resumed_usage import ResumedUsage
 from streamgauge.runtime.faults import report_fault
-from streamgauge.settings.declarations import Settings
 
 # --- budgets and audits ----------------------------------------------------------------------------------------------
 
@@ -42,14 +41,14 @@ _USD = 10.0**-COST_DIGITS
 
 @contextlib.contextmanager
 def watched_ledger(
-    settings: Settings, ledger: Ledger, metrics: Metrics, every_s: float = READ_EVERY_S
+    files: SettingsFiles, ledger: Ledger, metrics: Metrics, every_s: float = READ_EVERY_S
 ) -> Iterator[Callable[[], Money]]:
     """Exports them while the block runs. Yields a function that returns them for the page.
 
-    Raises UsageFault for a file of budgets that cannot be read.
+    `files` has the budgets and tenants. Raises UsageFault for a file that cannot be read.
     """
-    budgets = None if settings.budgets is None else load_budgets(settings.budgets)
-    tenants = tuple(sorted(read_tenants(settings.tenants).items()))
+    budgets = files.budgets()
+    tenants = tuple(sorted(files.tenants().items()))
     watch = _Watch(ledger, metrics, budgets, tenants)
     metrics.register(watch.samples)
     stopping = threading.Event()

@@ -16,7 +16,7 @@ from uuid import UUID
 import msgspec
 
 from streamgauge.cli.settings import without_password
-from streamgauge.cli.tenants_file import read_tenants
+from streamgauge.cli.settings_files import SettingsFiles
 from streamgauge.core.record import Record
 from streamgauge.core.resumption import STORED_ENDPOINTS
 from streamgauge.ledger import Filter, Ledger, LedgerUnavailableError, Total
@@ -285,9 +285,9 @@ class LedgerStreams:
         return timeline
 
 
-def ledger_streams(settings: Settings, ledger: Ledger) -> LedgerStreams:
+def ledger_streams(settings: Settings, ledger: Ledger, files: SettingsFiles) -> LedgerStreams:
     """The finished streams of a process's ledger. Raises UsageFault for a file of tenants that cannot be read."""
-    return LedgerStreams(ledger, without_password(settings.ledger_url), read_tenants(settings.tenants))
+    return LedgerStreams(ledger, without_password(settings.ledger_url), files.tenants())
 
 
 class _Times:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from streamgauge.cli.settings_files import SettingsFiles
 from streamgauge.core.record import Record
 from streamgauge.core.resumption import is_resumed
 from streamgauge.ledger import LedgerRow, unstored_row_of
@@ -10,16 +11,15 @@ from streamgauge.ledger.cost import COST_DIGITS, Unpriced
 from streamgauge.ledger.row import kinds_of
 from streamgauge.metrics.observe import CostOf, StreamCost
 from streamgauge.prices import Prices
-from streamgauge.prices.price_file import NO_PRICES, load_prices
 from streamgauge.runtime.faults import report_fault
 from streamgauge.settings.declarations import Settings
 
 _USD = 10.0**-COST_DIGITS
 
 
-def prices_of(settings: Settings) -> Prices:
-    """List prices and the operator's own. Raises UsageFault for a file of prices that cannot be read."""
-    own = NO_PRICES if settings.prices is None else load_prices(settings.prices)
+def prices_of(settings: Settings, files: SettingsFiles | None = None) -> Prices:
+    """List prices and the operator's own, of `files`. Raises UsageFault for a file of prices that cannot be read."""
+    own = (files or SettingsFiles(settings)).prices()
     return Prices(own, lambda error: report_fault("the prices", error))
 
 

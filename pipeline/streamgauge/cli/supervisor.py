@@ -20,6 +20,7 @@ from streamgauge.cli.collector_settings import CollectorSettings
 from streamgauge.cli.first_request import first_request, reachable
 from streamgauge.cli.parser import Arguments
 from streamgauge.cli.pump_fallback import PumpFallback
+from streamgauge.cli.settings_files import kept_contents
 from streamgauge.errors import Unavailable, UsageFault
 from streamgauge.recorder.installation_key import UnusableKeyError, installation_key, previous_key
 from streamgauge.runtime.certificates import ServerCertificate
@@ -110,8 +111,11 @@ async def running_tap(
             clients = stack.enter_context(await asyncio.to_thread(open_listeners, *arguments))
         admin = stack.enter_context(Listeners(await asyncio.to_thread(sockets_of, settings.admin, "--admin")))
         terminal = stack.enter_context(_terminal()) if shows_streams else None
+        files = kept_contents(settings)
         collector = _collector(
-            CollectorSettings(settings, to, process, str(runtime.socket), tuple(admin.fds), terminal_fd=terminal),
+            CollectorSettings(
+                settings, to, process, str(runtime.socket), tuple(admin.fds), terminal_fd=terminal, files=files
+            ),
             runtime,
             lock,
         )

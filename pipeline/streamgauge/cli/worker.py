@@ -10,6 +10,7 @@ from streamgauge.cli.kafka_options import brokers_of
 from streamgauge.cli.ledger_watch import load_last_hour, start_known_upstreams, watched_ledger
 from streamgauge.cli.ledgers import ledger_size, opened_ledger
 from streamgauge.cli.parser import Arguments
+from streamgauge.cli.settings_files import SettingsFiles
 from streamgauge.cli.span_export import TakeRows, exported_spans, no_spans
 from streamgauge.cli.stored_streams import ledger_streams
 from streamgauge.cli.stream_costs import prices_of, stream_costs
@@ -40,7 +41,8 @@ def run(settings: Settings, args: Arguments) -> int:
     make_data_dir(settings.data_dir)
     if warning := warning_about(settings.data_dir):
         _LOG.warning("%s", warning)
-    prices = prices_of(settings)
+    files = SettingsFiles(settings)
+    prices = prices_of(settings, files)
     metrics = Metrics(
         (MetricSource.STREAM, MetricSource.WORKER),
         settings.metric_attribute,
@@ -71,12 +73,12 @@ def run(settings: Settings, args: Arguments) -> int:
     with (
         exported_spans(settings, metrics) as take_rows,
         opened_ledger(settings, prices) as ledger,
-        watched_ledger(settings, ledger, metrics) as view.money,
+        watched_ledger(files, ledger, metrics) as view.money,
     ):
         metrics.register(ledger_size(settings))
         start_known_upstreams(metrics, ledger)
         load_last_hour(view, ledger, stream_costs(prices))
-        pages.stored = ledger_streams(settings, ledger)
+        pages.stored = ledger_streams(settings, ledger, files)
         return run_worker(worker_settings, LedgerStore(ledger, take_rows), metrics, admin_port, view)
 
 

@@ -86,10 +86,10 @@ class Budgets:
     timezone: str = "UTC"
 
 
-def load_budgets(path: Path) -> Budgets:
-    """Reads a file of budgets. Raises UsageFault, with a sentence that names the budget."""
+def load_budgets(path: Path, content: bytes | None = None) -> Budgets:
+    """Reads a file of budgets, or its earlier `content`. Raises UsageFault, with a sentence that names the budget."""
     try:
-        known = parse_toml(path.read_bytes(), Decimal)
+        known = parse_toml(path.read_bytes() if content is None else content, Decimal)
     except OSError as error:
         raise UsageFault(f"the budgets {path} cannot be read: {error.strerror}") from None
     except NotTomlError as error:

@@ -76,6 +76,7 @@ LABELS: Mapping[str, Label] = {
     "finish_reason": Label("the normalised finish reason of the record", 12),
     "phase": Label("where the error occurred: before_stream, in_stream, transport", 5),
     "error_type": Label("the provider's error type, else its code or status", 100, open=True, detail=True),
+    "setting": Label("the name of a setting", 8),
     "kind": Label("the kind of token, number, event or capture error", 40),
     "source": Label("the source of the usage: final, partial, estimated, absent", 6),
     "side": Label("input or output; undivided for a cost that the provider reported", 5),

@@ -13,7 +13,7 @@ import asyncio
 import logging
 import re
 import socket
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -119,10 +119,13 @@ class AdminServer:
         hosts: Collection[str] = (),
         pages: Pages = no_pages,
         access: Access = OPEN,
+        notes: Callable[[], Iterable[str]] = tuple,
     ) -> None:
+        """`notes`: lines that follow the answers of health, for what an operator must correct."""
         self._metrics = metrics
         self._pages = pages
         self._hosts = _LOOPBACK | {name for host in hosts if (name := host_name(host))}
+        self._notes = notes
         self._checks: Mapping[str, Check] = {"/health/live": live, "/health/ready": ready}
         self._refusals = Refusals(metrics, access.log)
         self._guesses = TokenGuesses()
@@ -229,7 +232,7 @@ class AdminServer:
         if not reads:
             return _text(404, "not found\n")
         if check is not None:
-            return _answer_of(check(), request.path.removeprefix("/health/"))
+            return _answer_of(check(), request.path.removeprefix("/health/"), self._notes())
         if request.path == "/metrics":
             page = self._metrics.page(",".join(request.headers.getall(hdrs.ACCEPT, [])))
             return web.Response(body=page.body, headers={**_ALWAYS, hdrs.CONTENT_TYPE: page.content_type})
@@ -344,10 +347,11 @@ async def _renew(certificate: ServerCertificate) -> None:
             _log.warning("%s; the admin port continues with the previous one", fault)
 
 
-def _answer_of(state: bool | str, condition: str) -> web.Response:
+def _answer_of(state: bool | str, condition: str, notes: Iterable[str]) -> web.Response:
+    lines = "".join(f"{note}\n" for note in notes)
     if state is True:
-        return _text(200, "ok\n")
-    return _text(503, f"not {condition}: {state}\n" if state else f"not {condition}\n")
+        return _text(200, f"ok\n{lines}")
+    return _text(503, (f"not {condition}: {state}\n" if state else f"not {condition}\n") + lines)
 
 
 def _client_of(request: web.BaseRequest) -> str:

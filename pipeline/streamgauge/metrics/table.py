@@ -358,6 +358,14 @@ TAP_HEADS_SECONDS = counter(
 )
 DATA_FREE = gauge(_TAP, "data_free_bytes", "Free space on the disk of the data directory.", "bytes")
 DATA_DISK = gauge(_TAP, "data_disk_bytes", "Size of the disk of the data directory.", "bytes")
+SETTINGS_FILE_UNUSABLE = gauge(
+    _TAP,
+    "settings_file_unusable",
+    "1 if a collector that started again could not use a file of the settings (prices, budgets or tenants), and uses its "
+    "content at the start of the tap, or none; else 0.",
+    "bool",
+    "setting",
+)
 CLOCK_SKEW = gauge(
     _TAP,
     "clock_skew_seconds",
@@ -537,7 +545,7 @@ TABLE: tuple[Metric, ...] = (
     RATE_LIMIT_LIMIT, RATE_LIMIT_REMAINING, RATE_LIMIT_RESET,
     READS_SEEN, READS_DELIVERED, READS_DROPPED, READS_WAITING, TAP_INCIDENTS, TAP_REFUSED, RESPONSES_SEEN, NOT_CAPTURED,
     CLIENT_CONNECTIONS, CLIENT_CONNECTIONS_LIMIT, SPOOL_BYTES, SPOOL_LIMIT, SPOOL_ROWS, SPOOL_WRITES_REFUSED,
-    BROKER_CONNECTED, BROKER_PROBLEM, TAP_HEADS, TAP_HEADS_SECONDS, DATA_FREE, DATA_DISK, CLOCK_SKEW,
+    BROKER_CONNECTED, BROKER_PROBLEM, TAP_HEADS, TAP_HEADS_SECONDS, DATA_FREE, DATA_DISK, SETTINGS_FILE_UNUSABLE, CLOCK_SKEW,
     OPEN_STREAMS, IGNORED, BUNDLES, DUPLICATE_BUNDLES, DUPLICATE_SEGMENTS, LATE_SEGMENTS, DEAD_LETTERS,
     DEAD_LETTERS_WAITING, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, COMMITTED_OFFSET, WORKER_PARTITIONS, WORKER_BROKER,
     WORKER_SECONDS, STUCK_EXITS, LEDGER_ROWS, LEDGER_BYTES, LEDGER_LIMIT, SPANS, SILENT_STREAMS, COMMITS,

@@ -150,10 +150,10 @@ class PriceFile:
 NO_PRICES = PriceFile()
 
 
-def load_prices(path: Path) -> PriceFile:
-    """Reads a price file. Raises UsageFault, with a sentence that names the price and the key."""
+def load_prices(path: Path, content: bytes | None = None) -> PriceFile:
+    """Reads a price file, or its earlier `content`. Raises UsageFault, with a sentence that names the price and the key."""
     try:
-        known = parse_toml(path.read_bytes(), Decimal)
+        known = parse_toml(path.read_bytes() if content is None else content, Decimal)
     except OSError as error:
         raise UsageFault(f"the price file {path} cannot be read: {error.strerror}") from None
     except NotTomlError as error:
