@@ -20,6 +20,7 @@ ANTHROPIC = ("anthropic messages.stream",)
 MISTRAL = ("mistralai chat.stream",)
 COHERE = ("cohere chat_stream",)
 GEMINI = ("google-genai generate_content_stream",)
+OLLAMA = ("ollama chat",)
 INTERACTIONS = ("google-genai interactions.create",)
 CHATS = CHAT_STREAM + CHAT_CREATE
 EVERY_CHAT = CHATS + MISTRAL
@@ -44,6 +45,8 @@ class Disagreement(msgspec.Struct, frozen=True):
 _NOT_JSON = "The record: an event that is not JSON is counted (unparsed_events), and the stream continues."
 _WRONG_TYPES = "The record: a value of a wrong type is ignored. The clients build their models without validation."
 
+_WRONG_TYPES_REFUSED = "The record: a value of a wrong type is ignored. The client refuses the whole line."
+
 REFUSALS: tuple[Refusal, ...] = (
     # WHATWG HTML 9.2.6: a block without data dispatches nothing (the client parses its "" as JSON); others are not JSON.
     Refusal(CHATS, "JSONDecodeError: Expecting value", _NOT_JSON),
@@ -51,6 +54,9 @@ REFUSALS: tuple[Refusal, ...] = (
     Refusal(CHATS, "JSONDecodeError: Extra data", _NOT_JSON),
     Refusal(CHATS, "JSONDecodeError: Invalid control character", _NOT_JSON),
     Refusal(GEMINI, "UnknownApiResponseError: Failed to parse response as JSON", _NOT_JSON),
+    Refusal(OLLAMA, "JSONDecodeError: Unterminated string", "The record: a last line that is cut off is no event."),
+    Refusal(OLLAMA, "ValidationError: 1 validation error for ChatResponse", _WRONG_TYPES_REFUSED),
+    Refusal(OLLAMA, "ValidationError: 2 validation errors for ChatResponse", _WRONG_TYPES_REFUSED),
     Refusal(INTERACTIONS, "AttributeError: 'str' object has no attribute 'event_type'", _NOT_JSON),
     Refusal(
         GEMINI,

@@ -20,18 +20,24 @@ class Lines:
 
     def read(self, url: str, reading: Reading) -> None:
         client = ollama.Client(host=url, trust_env=False)
+        # One vector is of the other endpoint.
+        asked: Any = (
+            client.generate(model="m", prompt="q", stream=True)
+            if url.endswith("/generate")
+            else client.chat(model="m", messages=[{"role": "user", "content": "q"}], stream=True)
+        )
         try:
-            for part in client.chat(model="m", messages=[{"role": "user", "content": "q"}], stream=True):
+            for part in asked:
                 _add(part, reading, reading.choice(0))
         finally:
             client.close()
 
 
 def _add(part: Any, reading: Reading, output: Output) -> None:
-    message = part.message
-    output.text += message.content or ""
+    message = getattr(part, "message", part)
+    output.text += getattr(message, "content", None) or getattr(part, "response", None) or ""
     output.reasoning += message.thinking or ""
-    for call in message.tool_calls or ():
+    for call in getattr(message, "tool_calls", None) or ():
         output.calls.append(Call(call.function.name, dict(call.function.arguments)))
     if part.done:
         output.finish = part.done_reason

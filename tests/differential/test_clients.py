@@ -32,8 +32,8 @@ ORACLES: dict[str, tuple[str, str]] = {
     "ollama chat": ("ollama", "Lines"),
 }
 
-# The share of completed streams that a client must read to the end. Two clients are strict about the members of events.
-MIN_SHARE_READ = {"openai responses.stream": 0.4, "mistralai chat.stream": 0.6}
+# The share of completed streams that a client must read to the end. Three clients are strict about the members of events.
+MIN_SHARE_READ = {"openai responses.stream": 0.4, "mistralai chat.stream": 0.6, "ollama chat": 0.8}
 MIN_SHARE_READ_BY_OTHERS = 0.85
 
 # What a streaming client receives: event streams, and responses with an error status.
