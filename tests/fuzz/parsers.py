@@ -8,6 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from streamgauge.core.allowlist import argument_chars
+from streamgauge.core.formats.aws_event_stream import AwsEventReader
 from streamgauge.core.formats.json_array import JsonArrayReader
 from streamgauge.core.formats.json_lines import JsonLinesReader
 from streamgauge.core.formats.json_text import MAX_DIGITS, UNPARSED, parse
@@ -20,6 +21,7 @@ from streamgauge.core.http1.head import MAX_HEAD_BYTES, HeadFault, ResponseHead
 from streamgauge.core.safe_values import MAX_SAFE_INTEGER
 from streamgauge.recorder.rate_limit import RATE_LIMIT_HEADERS
 from streamgauge.recorder.response_head import head_facts
+from tests.core.formats import aws_messages
 from tests.core.formats.sse_streams import without_cut
 from tests.core.http1.reading import read_response
 from tests.fuzz.drawn import Drawn
@@ -66,7 +68,7 @@ def _events(pieces: list[bytes], cap: int) -> tuple[list[Event], Event | None]:
     return events, decoder.finish()
 
 
-READERS: tuple[Callable[[int], EventReader], ...] = (JsonLinesReader, JsonArrayReader)
+READERS: tuple[Callable[[int], EventReader], ...] = (JsonLinesReader, JsonArrayReader, AwsEventReader)
 
 
 def check_reader(data: bytes) -> None:
@@ -89,7 +91,8 @@ def _framed(pieces: list[bytes], reader: EventReader) -> tuple[list[Event], Even
 
 def reader_seeds() -> list[bytes]:
     lines = b'{"a":1}\n{"b":"\\""}\r\n\n{'
-    return [bytes((place, 3)) + body for place, body in enumerate((lines, b'[{"a":1},\n[],7,"]"]'))]
+    array, sent = b'[{"a":1},\n[],7,"]"]', aws_messages.event("metadata", b"{}") + aws_messages.chunk(b'{"a":1}')
+    return [bytes((place, 3)) + body for place, body in enumerate((lines, array, sent))]
 
 
 def check_framing(data: bytes) -> None:
