@@ -87,6 +87,25 @@ class _Ollama(msgspec.Struct):
     done: bool = False
 
 
+class _Converse(msgspec.Struct):
+    delta: _Text | None = None
+    stopReason: str | None = None  # noqa: N815 - Bedrock's name
+
+
+class _Llama(msgspec.Struct):
+    generation: str = ""
+    stop_reason: str | None = None
+
+
+class _Sourcegraph(msgspec.Struct):
+    deltaText: str = ""  # noqa: N815 - Sourcegraph's name
+
+
+class _CohereV1(msgspec.Struct):
+    event_type: str = ""
+    text: str = ""
+
+
 class _Completion(msgspec.Struct):
     completion: str = ""
     stop_reason: str | None = None
@@ -106,4 +125,8 @@ FLOORS: dict[str, Callable[[bytes], object]] = {
     "llama-cpp-native": msgspec.json.Decoder(_LlamaCpp).decode,
     "replicate": bytes.decode,
     "ollama": msgspec.json.Decoder(_Ollama).decode,
+    "bedrock-converse": msgspec.json.Decoder(_Converse).decode,
+    "bedrock-text": msgspec.json.Decoder(_Llama).decode,
+    "sourcegraph": msgspec.json.Decoder(_Sourcegraph).decode,
+    "cohere-v1": msgspec.json.Decoder(_CohereV1).decode,
 }

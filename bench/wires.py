@@ -204,6 +204,47 @@ def _ollama(texts: list[str]) -> list[bytes]:
     return [*map(line, texts), line("", done=True, done_reason="stop", **counts)]
 
 
+def _converse(texts: list[str]) -> list[bytes]:
+    def delta(text: str) -> bytes:
+        return _event({"contentBlockIndex": 0, "delta": {"text": text}, "p": "abcdefghij"}, "contentBlockDelta")
+
+    usage = {"inputTokens": 26, "outputTokens": len(texts), "totalTokens": 26 + len(texts)}
+    return [
+        _event({"p": "abc", "role": "assistant"}, "messageStart"),
+        *map(delta, texts),
+        _event({"contentBlockIndex": 0, "p": "abcd"}, "contentBlockStop"),
+        _event({"p": "ab", "stopReason": "end_turn"}, "messageStop"),
+        _event({"metrics": {"latencyMs": 850}, "p": "abcdef", "usage": usage}, "metadata"),
+    ]
+
+
+def _bedrock_text(texts: list[str]) -> list[bytes]:
+    def piece(number: int, text: str, reason: str | None = None) -> bytes:
+        prompt = 23 if number == 1 else None
+        counts = {"prompt_token_count": prompt, "generation_token_count": number}
+        return _event({"generation": text, **counts, "stop_reason": reason})
+
+    return [*(piece(number, text) for number, text in enumerate(texts, 1)), piece(len(texts), "", "stop")]
+
+
+def _cohere_v1(texts: list[str]) -> list[bytes]:
+    def event(kind: str, finished: bool = False, **more: object) -> bytes:
+        return _event({"is_finished": finished, "event_type": kind, **more})
+
+    meta = {"tokens": {"input_tokens": 71, "output_tokens": len(texts)}}
+    answer = {"response_id": "r", "text": "".join(texts), "generation_id": "29f14a5a", "meta": meta}
+    return [
+        event("stream-start", generation_id="29f14a5a"),
+        *(event("text-generation", text=text) for text in texts),
+        event("stream-end", True, finish_reason="COMPLETE", response=answer),
+    ]
+
+
+def _sourcegraph(texts: list[str]) -> list[bytes]:
+    events = [_event({"deltaText": text}, "completion") for text in texts]
+    return [*events, _event({"deltaText": "", "stopReason": "end_turn"}, "completion"), _event({}, "done")]
+
+
 def _anthropic_completions(texts: list[str]) -> list[bytes]:
     def event(text: str, stop: str | None = None) -> bytes:
         more = {"stop": None, "log_id": "compl_01a", "model": "claude-2.1"}
@@ -226,6 +267,10 @@ _MAKERS: dict[str, tuple[str, Callable[[list[str]], list[bytes]], tuple[bytes, .
     "llama-cpp-native": ("/completion", _llama_cpp, ()),
     "replicate": ("", _replicate, (b"1714521",)),
     "ollama": ("/api/chat", _ollama, ()),
+    "bedrock-converse": ("/model/{id}/converse-stream", _converse, ()),
+    "bedrock-text": ("/model/{id}/invoke-with-response-stream", _bedrock_text, ()),
+    "sourcegraph": ("/.api/completions/stream", _sourcegraph, ()),
+    "cohere-v1": ("/v1/chat", _cohere_v1, (b"29f14a5a",)),
 }
 
 

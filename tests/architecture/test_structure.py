@@ -422,6 +422,10 @@ NOT_OWED: dict[str, dict[str, str]] = {
     "replicate": {**_TEXT_ALONE, **_NO_CHOICES},
     "anthropic-completions": {**_TEXT_ALONE, **_NO_CHOICES},
     "ollama": _NO_CHOICES,
+    "bedrock-converse": _NO_CHOICES,
+    "bedrock-text": {**_TEXT_ALONE, **_NO_CHOICES},
+    "sourcegraph": {**_TEXT_ALONE, **_NO_CHOICES, "usage-missing": "it has no usage"},
+    "cohere-v1": {**_NO_CHOICES, "reasoning": "its plan for calls is text"},
 }
 NAMED_AFTER_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc", "base", "shared"}
 

@@ -19,7 +19,17 @@ from tests.vectors.framings import FRAMINGS, Framing, framed
 from tests.vectors.load import Vector, vectors
 
 # Framings of which at least one vector of the dialect must be written.
-OWED = {("ollama", "json lines"), ("gemini", "json array"), ("gemini", "json lines")}
+OWED = {
+    ("ollama", "json lines"),
+    ("cohere-v1", "json lines"),
+    ("gemini", "json array"),
+    ("gemini", "json lines"),
+    ("bedrock-converse", "aws events"),
+    ("bedrock-converse", "aws chunks"),  # Nova's
+    ("bedrock-text", "aws chunks"),
+    ("cohere-v1", "aws chunks"),
+    ("anthropic-messages", "aws chunks"),
+}
 
 FRAMED = [
     (framing, vector, *written)

@@ -36,8 +36,8 @@ BYTE_BY_BYTE = 400
 # Random ways to cut each vector, besides those that Hypothesis searches for (count).
 RANDOM_CUTS = 3
 CODINGS = ["gzip", "gzip-members", "deflate", "br", "zstd"]
-# Dialects whose finish reason comes in an event of its own, before the terminal (message_delta, then message_stop).
-FINISH_BEFORE_TERMINAL = {"anthropic-messages"}
+# Dialects whose finish reason comes before the terminal, in another event (message_delta, then message_stop).
+FINISH_BEFORE_TERMINAL = {"anthropic-messages", "sourcegraph"}
 # Fields that a plain file does not have.
 TRANSPORT = (
     *("tap", "tap_instance", "tap_version", "upstream", "request", "request_digest", "request_model"),

@@ -84,6 +84,10 @@ class TextSink:
     def text(self, choice: int, value: object) -> None:
         self._add(choice, "text", value)
 
+    def text_so_far(self, choice: int, value: object) -> None:
+        if isinstance(value, str):
+            self._add(choice, "text", value[len(self._output(choice).text) :])
+
     def reasoning(self, choice: int, value: object, *, summary: bool = False) -> None:
         self._add(choice, "reasoning", value)
 

@@ -5,8 +5,10 @@ import pytest
 from streamgauge.core.http1.head import ResponseHead
 from streamgauge.recorder.content_kind import MAX_FIRST_EVENT, ContentKind, KindDetector
 from tests.core.cuts import every_way
+from tests.core.formats import aws_messages
 
 SSE, LINES, ARRAY, WHOLE = ContentKind.SSE, ContentKind.LINES, ContentKind.ARRAY, ContentKind.WHOLE
+AWS, MESSAGE = ContentKind.AWS_EVENTS, aws_messages.event("messageStart", b'{"role":"assistant"}')
 LINE = b'{"model":"m","message":{"content":"Hi"},"done":false}\n'
 LAST_LINE = b'{"model":"m","message":{"content":"Hi"},"done":true}\n'
 ELEMENT = b'[{\n "candidates": [{"content": {"parts": [{"text": "Hi"}]}}]\n}\n'
@@ -30,6 +32,11 @@ CASES = [
     ("application/json", 200, b'[{"error":{"code":503}}', b"]", WHOLE),
     ("application/json", 200, b"[1,", b"2]", WHOLE),
     ("application/json", 400, b"", ELEMENT + b"]", WHOLE),
+    ("application/vnd.amazon.eventstream", 200, b"", MESSAGE, AWS),
+    ("application/vnd.amazon.eventstream", 400, b"", b'{"message":"no"}', WHOLE),
+    ("application/octet-stream", 200, MESSAGE[:12], MESSAGE[12:], AWS),
+    ("application/octet-stream", 200, b"\0" * 12, b"", WHOLE),
+    (None, None, MESSAGE[:12], MESSAGE[12:], AWS),
     (None, None, LINE, LINE, LINES),
     (None, None, BOM + ELEMENT[:-1], b"]", ARRAY),
     (None, None, b"d", b"ata: {}\n\n", SSE),

@@ -28,6 +28,10 @@ TARGETS = {
     "llama-cpp-native": "/completion",
     "replicate": "/v1/streams/prediction",
     "ollama": "/api/chat",
+    "bedrock-converse": "/model/us.amazon.nova-lite-v1%3A0/converse-stream",
+    "bedrock-text": "/model/meta.llama3-8b-instruct-v1%3A0/invoke-with-response-stream",
+    "cohere-v1": "/v1/chat",
+    "sourcegraph": "/.api/completions/stream?api-version=8",
 }
 
 BOM = b"\xef\xbb\xbf"

@@ -100,10 +100,18 @@ FINISH_REASONS: dict[str, str] = {
     "STOP_SEQUENCE": "stop",
     "TOOL_CALL": "tool_calls",
     "ERROR": "error",
+    "ERROR_LIMIT": "error",  # of Cohere's first API: the context was too long
+    "ERROR_TOXIC": "content_filter",
+    "USER_CANCEL": "error",
     "TIMEOUT": "error",
     # Amazon Bedrock, Converse: stopReason, besides reasons listed above
     "guardrail_intervened": "content_filter",
     "content_filtered": "content_filter",
+    # Amazon Titan, besides LENGTH and CONTENT_FILTERED
+    # (https://docs.aws.amazon.com/bedrock/latest/userguide/model-parameters-titan-text.html: completionReason)
+    "FINISH": "stop",
+    "FINISHED": "stop",
+    "STOP_CRITERIA_MET": "stop",
     # watsonx text generation (TextGenResult.stop_reason), besides reasons listed above; time_limit has no normal reason
     "token_limit": "length",
     # llama.cpp, its own completion (tools/server/README.md: stop_type), besides eos

@@ -24,6 +24,15 @@ from streamgauge.core.reported_cost import reported_cost
 from streamgauge.core.safe_values import finite_number, whole_number
 from streamgauge.core.usage_parts import parts_of
 
+# Amazon Bedrock's own measures of an invocation, beside the last event of any vendor
+# (https://docs.aws.amazon.com/nova/latest/userguide/modalities-video-examples.html shows them; times are in milliseconds).
+INVOCATION_METRICS = "amazon-bedrock-invocationMetrics"
+_INVOCATION_COUNTS = ("inputTokenCount", "outputTokenCount", "cacheReadInputTokenCount", "cacheWriteInputTokenCount")
+KEEP_INVOCATION_METRICS: Mapping[str, Spec] = {
+    **dict.fromkeys(_INVOCATION_COUNTS, Kind.COUNT),
+    **dict.fromkeys(("invocationLatency", "firstByteLatency"), Kind.NUMBER),
+}
+
 _SUM = "input+output=total"
 # Elements of a list that are kept (parts, details by modality); the longest recorded list has 4.
 MAX_PARTS = 32
@@ -66,6 +75,25 @@ class UsageRules(msgspec.Struct, frozen=True):
         return frozenset((*self.input_side, *self.output, *self.total))
 
 
+_METRICS: Mapping[str, Spec] = {INVOCATION_METRICS: KEEP_INVOCATION_METRICS}
+
+
+def _invocation_rules() -> UsageRules:
+    """The rules of Bedrock's metrics, for a vendor that reports no usage of its own. The input leaves out the cache."""
+    input_count, output_count, read, written = (f"{INVOCATION_METRICS}.{name}" for name in _INVOCATION_COUNTS)
+    return UsageRules(
+        spec=_METRICS,
+        input=(input_count,),
+        input_parts=(read, written),
+        output=(output_count,),
+        cached=(read,),
+        cache_write=(written,),
+    )
+
+
+_INVOCATION_RULES = _invocation_rules()
+
+
 class UsageState(msgspec.Struct, array_like=True, gc=False):
     """Usage of an open stream: the provider's object, merged field by field, without bad values.
 
@@ -98,6 +126,9 @@ def take(state: UsageState, rules: UsageRules, reported: object, *, final: bool,
     for path in fallen:
         reported = _without(reported, _keys(path))
     stored, bad = _merge(state.raw, rules.spec, reported)
+    if INVOCATION_METRICS in reported:
+        more_stored, more_bad = _merge(state.raw, _METRICS, reported)
+        stored, bad = stored + more_stored, bad + more_bad
     state.bad_values += bad + len(fallen)
     if not stored:
         return False
@@ -241,6 +272,8 @@ def normalised(
     if rules is None or not state.seen:
         return _absent(state, head)
     raw = state.raw
+    if INVOCATION_METRICS in raw and _first(raw, (*rules.input, *rules.output)) is None:
+        rules = _INVOCATION_RULES
     total, reasoning, audio = _first(raw, rules.total), _first(raw, rules.reasoning), _first(raw, rules.audio_input)
     cached, written = _first(raw, rules.cached), _written(raw, rules)
     outside, inside = _input(raw, rules, cached or 0, written or 0)

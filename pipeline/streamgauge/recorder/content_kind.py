@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping
 from enum import Enum, auto
 
 from streamgauge.core.dialects import recognised, recognised_body
+from streamgauge.core.formats.aws_event_stream import PRELUDE_BYTES, is_prelude
 from streamgauge.core.formats.json_array import JsonArrayReader
 from streamgauge.core.formats.json_lines import JsonLinesReader
 from streamgauge.core.formats.json_text import parse
 from streamgauge.core.formats.reader import BLANKS, EventReader
 from streamgauge.core.formats.sse import BOM, MAX_EVENT_BYTES
-from streamgauge.core.http1.head import JSON_LINES, ResponseHead, media_types
+from streamgauge.core.http1.head import AWS_EVENT_STREAM, JSON_LINES, ResponseHead, media_types
 from streamgauge.recorder.response_head import MAX_SNIFF_BYTES, Expected, expected_of, is_event_stream
 
 # How much of a JSON content is held until its first line or element is whole (bytes). It is not charged to the budget.
@@ -29,6 +30,7 @@ class ContentKind(Enum):
     SSE = auto()
     LINES = auto()
     ARRAY = auto()
+    AWS_EVENTS = auto()
     WHOLE = auto()
 
 
@@ -42,6 +44,7 @@ class KindDetector:
         self._expected = Expected.EVENTS if head is None else expected_of(head)
         types = frozenset[str]() if head is None else media_types(head.all("content-type"))
         self._names_lines = self._expected is Expected.OTHER and not JSON_LINES.isdisjoint(types)
+        self._names_aws = self._expected is Expected.OTHER and AWS_EVENT_STREAM in types
         self._longest_first = MAX_EVENT_BYTES if head is None else MAX_FIRST_EVENT
         self._sends_array = path in _SENDS_ARRAYS
         self._first = bytearray()
@@ -51,6 +54,8 @@ class KindDetector:
     @property
     def announced(self) -> ContentKind:
         """The kind of an empty content."""
+        if self._names_aws:
+            return ContentKind.AWS_EVENTS
         if self._names_lines:
             return ContentKind.LINES
         return ContentKind.SSE if is_event_stream(self._expected, b"", over=True) else ContentKind.WHOLE
@@ -71,6 +76,11 @@ class KindDetector:
         return self._kind(over=True) or ContentKind.WHOLE
 
     def _kind(self, *, over: bool) -> ContentKind | None:
+        if self._names_aws or (self._expected in _MAY_BE_JSON and self._first[:1] in _AWS_BEGINS):
+            if self._names_aws or is_prelude(bytes(self._first[:PRELUDE_BYTES])):
+                return ContentKind.AWS_EVENTS
+            if len(self._first) < PRELUDE_BYTES and not over:
+                return None
         if self._reader is None:
             text = bytes(self._first[:MAX_SNIFF_BYTES]).removeprefix(BOM).lstrip(BLANKS)
             if self._names_lines:
@@ -96,5 +106,7 @@ class KindDetector:
         return None
 
 
+# The first byte of a prelude: its length is below MAX_PAYLOAD_BYTES and some.
+_AWS_BEGINS = (b"\0", b"\1")
 _MAY_BE_JSON = (Expected.EVENTS, Expected.OTHER)
 _READERS: Mapping[bytes, Callable[[], EventReader]] = {b"{": JsonLinesReader, b"[": JsonArrayReader}

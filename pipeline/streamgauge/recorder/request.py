@@ -30,8 +30,9 @@ MAX_CODED_REQUEST = 4 * 1024 * 1024
 _RETRIES = re.compile(r"[0-9]{1,6}")
 # W3C Trace Context, level 1, 3.2: version, trace-id, parent-id, flags; later versions may add fields after a dash.
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
-# Gemini and Vertex name the model in the path: .../models/NAME:streamGenerateContent.
-_MODEL_IN_PATH = re.compile(r"/models/([^/:]+):[A-Za-z]+\Z")
+# Gemini and Vertex name the model in the path: .../models/NAME:streamGenerateContent. So does Amazon Bedrock, by the name or
+# the ARN of a model or an inference profile: /model/NAME/converse-stream.
+_MODEL_IN_PATH = re.compile(r"/models/([^/:]+):[A-Za-z]+\Z|/model/(.+)/(?:converse|invoke)[a-z-]*/?\Z")
 # The headers that carry nothing but a key, in the order in which they are checked.
 _KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
 
@@ -64,12 +65,16 @@ _MAX_TOKENS = _paths(
     "generation_config.max_output_tokens",  # Gemini, as above, and Interactions: https://ai.google.dev/api/interactions-api
     "parameters.max_new_tokens",  # TGI, watsonx: https://huggingface.github.io/text-generation-inference
     "n_predict",  # llama.cpp, as above; its -1 means no limit, and is no number of tokens
+    "inferenceConfig.maxTokens",  # Bedrock's Converse: https://docs.aws.amazon.com/bedrock/latest/APIReference
+    "inferenceConfig.max_new_tokens",  # Amazon Nova's own API: .../nova/latest/userguide/complete-request-schema.html
+    "textGenerationConfig.maxTokenCount",  # Amazon Titan, on Bedrock
+    "max_gen_len",  # Meta Llama, on Bedrock
     "options.num_predict",  # Ollama, docs/api.md; -1 means no limit, and is no number of tokens
     "max_tokens_to_sample",  # Anthropic's completions: https://docs.anthropic.com/en/api/complete
 )
 _STREAM = _paths("stream")
 _INCLUDE_USAGE = _paths("stream_options.include_usage")  # OpenAI chat, as above
-_SERVICE_TIER = _paths("service_tier")
+_SERVICE_TIER = _paths("service_tier", "serviceTier.type")  # the latter: Bedrock
 _MEMBERS = dict.fromkeys(
     path[0] for paths in (_MODEL, _N, _MAX_TOKENS, _STREAM, _INCLUDE_USAGE, _SERVICE_TIER) for path in paths
 )
@@ -278,7 +283,7 @@ class RequestReader:
         model = _first(body, _MODEL, _id)
         stream = _first(body, _STREAM, _bool)
         return RequestFacts(
-            model=model or (safe_id(unquote(in_path[1])) if in_path else None),
+            model=model or (safe_id(unquote(in_path[1] or in_path[2])) if in_path else None),
             stream=_stream_in_query(query) if stream is None else stream,
             n=_first(body, _N, whole_number),
             max_tokens=_first(body, _MAX_TOKENS, whole_number),

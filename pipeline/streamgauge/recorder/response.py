@@ -13,6 +13,7 @@ from typing import assert_never
 import msgspec
 
 from streamgauge.core.capture.segments import Ending, Head, Loss, Read
+from streamgauge.core.formats.aws_event_stream import AwsEventReader
 from streamgauge.core.formats.json_array import JsonArrayReader
 from streamgauge.core.formats.json_lines import JsonLinesReader
 from streamgauge.core.http1.body import BodyDecoder, DecodeFault
@@ -310,6 +311,8 @@ class Response:
                 return FramedEvents(self._masker, self._budget, JsonLinesReader())
             case ContentKind.ARRAY:
                 return FramedEvents(self._masker, self._budget, JsonArrayReader())
+            case ContentKind.AWS_EVENTS:
+                return FramedEvents(self._masker, self._budget, AwsEventReader())
             case ContentKind.WHOLE:
                 return None
         assert_never(kind)

@@ -10,12 +10,11 @@ from collections.abc import Iterable
 from streamgauge.spool.response_counters import NotCaptured
 
 # Paths of models' APIs that have no record, by the end of the path. OpenAI's, and those who copy it: embeddings, images,
-# audio, video, moderations, rerank, realtime. Cohere: /v2/embed, /v1/chat. Gemini: :embedContent and others. Bedrock:
-# /model/ID/converse and three more. Ollama: /api/embed. TGI: /generate. Anthropic: count_tokens.
+# audio, video, moderations, rerank, realtime. Cohere: /v2/embed. Gemini: :embedContent and others. Ollama: /api/embed.
+# TGI: /generate. Anthropic: count_tokens.
 _UNREAD = re.compile(
     r"(?:/(?:embeddings?|embed|rerank|moderations|realtime|videos|images/(?:generations|edits|variations)"
-    r"|audio/(?:speech|transcriptions|translations)|v1/chat|generate|count_tokens|batches"
-    r"|model/[^/]+/(?:converse|converse-stream|invoke|invoke-with-response-stream))/?"
+    r"|audio/(?:speech|transcriptions|translations)|generate|count_tokens|batches)/?"
     r"|:(?:embedContent|batchEmbedContents|countTokens|predict|serverStreamingPredict|predictLongRunning))\Z"
 )
 # Types of bodies that come piece by piece and are no server-sent events: Bedrock's event stream, lines of JSON (Ollama).

@@ -140,6 +140,11 @@ class StreamEventSink:
         """Count new text in `text_chars` (code points)."""
         self._state.counts.text_chars += self._generate(choice, value, TEXT)
 
+    def text_so_far(self, choice: int, value: object) -> None:
+        """Count what is new of all text so far: what lies after the code points that were counted."""
+        if isinstance(value, str):
+            self.text(choice, value[self._state.counts.text_chars :])
+
     def reasoning(self, choice: int, value: object, *, summary: bool = False) -> None:
         """Count new reasoning in `reasoning_chars` (code points)."""
         chars = self._generate(choice, value, REASONING)

@@ -28,7 +28,8 @@ from streamgauge.core.formats.json_text import UNPARSED, parse
 from streamgauge.core.formats.sse import Event, SseDecoder, read_events
 from streamgauge.core.outcome import FIRST_ERROR_STATUS
 from streamgauge.core.resumption import begins_later, repeats
-from streamgauge.core.safe_values import safe_id, whole_number
+from streamgauge.core.safe_values import finite_number, safe_id, whole_number
+from streamgauge.core.usage import INVOCATION_METRICS
 
 # Reads buffered per stream before they are processed as a batch; batching amortises the fixed cost.
 MAX_WAITING_READS = 256
@@ -227,6 +228,7 @@ class Stream:
             sink = self._sink or self._new_sink()
             sink.begin(dialect, stamp, repeated)
             dialect.read(name, value, sink)
+            _read_invocation_metrics(value, sink)
             sink.end()
 
     def _without_data(self, event: Event) -> None:
@@ -378,6 +380,17 @@ class Stream:
             dialect.read("", value, sink)  # one of a list of events
         else:
             dialect.read_body(value, sink)
+
+
+def _read_invocation_metrics(value: dict[str, object], sink: StreamEventSink) -> None:
+    """Read Amazon Bedrock's own measures, which it puts beside the members of a vendor's last event. Times are in ms."""
+    metrics = value.get(INVOCATION_METRICS)
+    if isinstance(metrics, dict):
+        first, total = (finite_number(metrics.get(name)) for name in ("firstByteLatency", "invocationLatency"))
+        sink.usage({INVOCATION_METRICS: metrics})
+        sink.provider_timing(
+            first_token_s=None if first is None else first / 1000, total_s=None if total is None else total / 1000
+        )
 
 
 # --- batches -------------------------------------------------------------------------------------------------------

@@ -9,13 +9,17 @@ openai_chat.py openai_completions.py openai_responses.py   OpenAI's formats; ope
 openai_chat_tables.py   how servers of OpenAI chat differ
 anthropic_messages.py anthropic_completions.py   Anthropic's
 gemini.py gemini_interactions.py   Google's
-cohere_v2.py watsonx.py tgi_native.py llama_cpp_native.py replicate.py ollama.py   formats of one server each
+cohere_v2.py watsonx.py tgi_native.py llama_cpp_native.py replicate.py ollama.py sourcegraph.py   formats of one server each
+cohere_v1.py bedrock_converse.py bedrock_text.py   formats of Cohere's first API, and of Amazon Bedrock
 """
 
 import re
 
 from streamgauge.core.dialects.anthropic_completions import AnthropicCompletions
 from streamgauge.core.dialects.anthropic_messages import AnthropicMessages
+from streamgauge.core.dialects.bedrock_converse import BedrockConverse
+from streamgauge.core.dialects.bedrock_text import BedrockText
+from streamgauge.core.dialects.cohere_v1 import CohereV1
 from streamgauge.core.dialects.cohere_v2 import CohereV2
 from streamgauge.core.dialects.contract import (
     DONE,
@@ -37,6 +41,7 @@ from streamgauge.core.dialects.openai_chat import OpenAIChat
 from streamgauge.core.dialects.openai_completions import OpenAICompletions
 from streamgauge.core.dialects.openai_responses import OpenAIResponses
 from streamgauge.core.dialects.replicate import Replicate
+from streamgauge.core.dialects.sourcegraph import Sourcegraph
 from streamgauge.core.dialects.tgi_native import TGINative
 from streamgauge.core.dialects.watsonx import Watsonx
 from streamgauge.core.formats.sse import Event
@@ -57,6 +62,10 @@ DIALECTS: tuple[Dialect, ...] = (
     LlamaCppNative(),
     Replicate(),
     Ollama(),
+    BedrockConverse(),
+    BedrockText(),
+    CohereV1(),
+    Sourcegraph(),
 )
 
 BY_NAME: dict[str, Dialect] = {dialect.name: dialect for dialect in DIALECTS}
@@ -100,6 +109,13 @@ _ENDPOINTS: tuple[tuple[re.Pattern[str], str, frozenset[str]], ...] = tuple(
         (r"/text/chat_stream", "/text/chat_stream", "POST"),
         (r"/api/chat", "/api/chat", "POST"),
         (r"/api/generate", "/api/generate", "POST"),
+        (r"/v1/chat", "/v1/chat", "POST"),
+        (r"/\.api/completions/stream", "/.api/completions/stream", "POST"),
+        (r"/\.api/completions/code", "/.api/completions/code", "POST"),
+        *[
+            (rf"/model/.+/{operation}", f"/model/{{id}}/{operation}", "POST")
+            for operation in ("converse-stream", "converse", "invoke-with-response-stream", "invoke")
+        ],
     )
 )
 

@@ -93,6 +93,9 @@ class Sink(Protocol):
     def text(self, choice: int, value: object) -> None:
         """Reports new text of the answer. An empty text is no output; so in `reasoning`, `refusal` and `media`."""
 
+    def text_so_far(self, choice: int, value: object) -> None:
+        """Reports all text of the only choice so far, of which the end is new."""
+
     def reasoning(self, choice: int, value: object, *, summary: bool = False) -> None:
         """Reports new text that the model writes before its answer: thoughts, summaries of them, plans.
 

@@ -29,6 +29,7 @@ from streamgauge.core.formats.json_text import UNPARSED, parse, parse_each
 from streamgauge.core.formats.sse import HALF_EVENT, Event, comment_lines, write_event, write_tail
 from streamgauge.core.masking.frames import MIN_EVENTS, Frame, NotRecognisedError, frame_of
 from streamgauge.core.safe_values import safe_code, safe_id
+from streamgauge.core.usage import INVOCATION_METRICS, KEEP_INVOCATION_METRICS
 
 # The filter of events that no dialect recognises: it keeps only signs of an error, and of an event that is not from an LLM.
 _KEEP_ERRORS = allowlist_filter(KEEP_ERRORS)
@@ -57,7 +58,7 @@ class _Filters(dict[str, Filter]):
         return masking_filter
 
 
-_KEEP = _Filters(lambda dialect: dialect.keep)
+_KEEP = _Filters(lambda dialect: {**dialect.keep, INVOCATION_METRICS: KEEP_INVOCATION_METRICS})
 _KEEP_BODY = _Filters(lambda dialect: {**KEEP_ERRORS, **dialect.keep_body})
 
 

@@ -7,6 +7,7 @@ response came; `recorded_at` is when the whole exchange was written.
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from streamgauge.taps.replay.body import without_base64
 from streamgauge.taps.replay.contract import BrokenExchange, BrokenRecording, Header, RecordedExchange, Tally
 from streamgauge.taps.replay.members import (
     decoded,
@@ -66,8 +67,12 @@ def _exchange(interaction: _Members) -> RecordedExchange:
         status=_status(response),
         headers=_headers(response),
         # For httpx, older versions of vcrpy kept the decoded content.
-        body=_body(response.get("body", response.get("content"))),
+        body=_plain(_body(response.get("body", response.get("content")))),
     )
+
+
+def _plain(body: bytes | None) -> bytes | None:
+    return None if body is None else b"".join(without_base64((body,)))
 
 
 def _status(response: _Members) -> int | None:

@@ -13,7 +13,7 @@ from streamgauge.errors import MissingExtra
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.settings.attributes import Attribute
 from streamgauge.taps.replay import captures, cassette, flows, har, spool_rows
-from streamgauge.taps.replay.body import replay
+from streamgauge.taps.replay.body import replay, without_base64
 from streamgauge.taps.replay.contract import BrokenRecording, Log, Logged, RecordedExchange, Tally
 from streamgauge.taps.replay.exchange import segments_of
 from streamgauge.taps.replay.formats import (
@@ -102,7 +102,7 @@ class _Capped:
 def _segments(kind: Format, path: Path, file: _WithFirstBytes, how: ReplaySettings, tally: Tally) -> Iterator[Segment]:
     match kind:
         case Format.BODY:
-            return replay(_chunks(file), how.capture, dialect=how.dialect)
+            return replay(without_base64(_chunks(file)), how.capture, dialect=how.dialect)
         case Format.CAPTURE:
             return captures.segments_of(file, how.capture, tally, how.attributes)
         case Format.DATABASE:
