@@ -30,6 +30,7 @@ from streamgauge.ledger.row import COLUMNS
 from streamgauge.ledger.schema import SCHEMA_VERSION, records
 from tests.ledger.places import SCHEMES, fresh_url
 from tests.ledger.rows import make_row, stream_id
+from tests.ledger.statements import each_statement
 from tests.metrics.records import make_record, make_usage
 
 ROOT = Path(__file__).parents[2]
@@ -102,9 +103,9 @@ RESUMED = {
 }
 
 
-# Versions 6 and 7 are made from the current one: in PostgreSQL their table had partitions by day already.
+# Versions 6, 7 and 8 are made from the current one: in PostgreSQL their table had partitions by day already.
 ADDED_7 = ("upstream_host", "cost_unknown")
-OLD = [*sorted(SCHEMAS), 6, 7]
+OLD = [*sorted(SCHEMAS), 6, 7, 8]
 
 
 @pytest.fixture(params=OLD)
@@ -182,10 +183,17 @@ def sixth(url: str, *rows: LedgerRow) -> Database:
     return database
 
 
-def seventh(url: str, *rows: LedgerRow) -> Database:
+def eighth(url: str, *rows: LedgerRow) -> Database:
     database = Database(url)
     with open_ledger(url) as ledger:
         ledger.insert(rows)
+    by_start = _START_INDEX.format(**TYPES[database.kind])
+    database.run("DROP INDEX records_by_start", "DROP INDEX records_unusual", by_start, database.to_version(8))
+    return database
+
+
+def seventh(url: str, *rows: LedgerRow) -> Database:
+    database = eighth(url, *rows)
     # Its function in PostgreSQL did not delete from this table.
     function = ["DROP FUNCTION streamgauge_expire"] if database.kind == "postgresql" else []
     database.run("DROP TABLE earlier_costs", *function, database.to_version(7))
@@ -194,7 +202,7 @@ def seventh(url: str, *rows: LedgerRow) -> Database:
 
 def earlier(version: int, url: str, *rows: LedgerRow) -> Database:
     if version >= 6:
-        return {6: sixth, 7: seventh}[version](url, *rows)
+        return {6: sixth, 7: seventh, 8: eighth}[version](url, *rows)
     database = Database(url)
     schema = SCHEMAS[version].format(**TYPES[database.kind])
     statements = [statement for statement in schema.split(";") if statement.strip()]
@@ -251,6 +259,27 @@ def test_a_converted_ledger_equals_a_new_one(
         sql for name, sql in made[2] if name.startswith("records_") and name != "records_stream_id_key"
     }
     assert converted[3] == made[3]
+
+
+def test_indexes_of_a_large_ledger_are_sorted_in_files(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.sqlite"
+    eighth(url, make_row(1))
+    places = []
+
+    def look(connection: Any, cursor: Any, sql: str, parameters: Any) -> None:
+        if "CREATE INDEX" in sql:
+            places.append(_temp_store(connection))
+
+    with each_statement(look), open_ledger(url) as ledger:
+        assert set(places) == {1}  # files
+        look_again: list[int] = []
+        with each_statement(lambda connection, *_: look_again.append(_temp_store(connection))):
+            ledger.totals(["day"])
+        assert set(look_again) == {2}  # memory
+
+
+def _temp_store(connection: Any) -> int:
+    return int(connection.connection.dbapi_connection.execute("PRAGMA temp_store").fetchone()[0])
 
 
 def test_resumed_streams_of_a_converted_ledger_are_known(version: int, url: str) -> None:

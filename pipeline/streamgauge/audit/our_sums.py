@@ -41,8 +41,7 @@ class OurSums:
 
     `cells`: by group, of providers that have an invoice. `unmapped`: streams of other providers in the period. `streams`: of
     all of them in the period. `upstreams`: by provider. `sha256`: a digest of the period's records, made of their number,
-    starts, sizes, tokens and costs, added up by day and key: a record that is added or removed, or a cost that changes,
-    changes it.
+    starts, tokens and costs, added up by day and key: a record that is added or removed, or a cost that changes, changes it.
     """
 
     cells: dict[GroupKey, OurCell] = field(default_factory=dict)
@@ -132,8 +131,7 @@ class _Reading:
                 sums = step.sums()
                 self._add_sums(step, day, sums, len(earlier))
                 self._take_out_known(step, earlier)
-                if any(usage.unusual for usage in sums):
-                    self._look_at_unusual(step)
+                self._look_at_unusual(step)
                 self._leave_out_twins(step, has_nameless=any(usage.nameless and usage.is_reported for usage in sums))
                 self._find_attempts(step, sums)
 
@@ -355,12 +353,12 @@ def _keys(usage: Usage) -> tuple[str | None, ...]:
 class _Seen:
     """What the digest of the records of a day and of some keys is made of."""
 
-    numbers: list[int] = field(default_factory=lambda: [0] * 9)
+    numbers: list[int] = field(default_factory=lambda: [0] * 8)
 
     def add(self, usage: Usage, since_us: int) -> None:
         """Add records. `since_us`: the beginning of their step after that of the period."""
         added = (
-            usage.streams, usage.priced, usage.input, usage.cached, usage.written, usage.output, usage.cost, usage.bytes,
+            usage.streams, usage.priced, usage.input, usage.cached, usage.written, usage.output, usage.cost,
             usage.starts + usage.streams * since_us,
         )  # fmt: skip
         self.numbers = [before + more for before, more in zip(self.numbers, added, strict=True)]

@@ -114,7 +114,7 @@ class Period:
         return runs
 
     def _midnight(self, day: str) -> int:
-        return microseconds(datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=zone_of(self.timezone)))
+        return _midnight(day, self.timezone)
 
 
 class DayOf:
@@ -135,7 +135,12 @@ class DayOf:
         return day
 
 
-# Remembered: each row and each stream asks for the day before or after one of the few days of a period.
+# Remembered: each row, each stream and each sum asks for one of the few days of a period.
+@lru_cache(maxsize=1_000)
+def _midnight(day: str, timezone: str) -> int:
+    return microseconds(datetime.strptime(day, "%Y-%m-%d").replace(tzinfo=zone_of(timezone)))
+
+
 @lru_cache(maxsize=1_000)
 def day_after(day: str, days: int) -> str:
     """The day that lies so many days after another one."""

@@ -269,9 +269,8 @@ class Usage(NamedTuple):
     input, cached, written, output: tokens, as reported; input includes cached and written, and is their sum where it was not
     reported. cost: in 10**-12 USD, of the `priced` ones. unpriced: how many have tokens and no cost. highest: the highest
     cost. completed: how many completed. inconsistent: how many lack input or output, or have more cached input than input.
-    unusual: how many have parts, or faults in their counts. nameless: how many have no response id. first_attempt,
-    last_attempt: the lowest and the highest number of an attempt; None if none is numbered. bytes: of their JSON. starts: the
-    sum of their starts, in microseconds after the beginning of the step.
+    nameless: how many have no response id. first_attempt, last_attempt: the lowest and the highest number of an attempt; None
+    if none is numbered. starts: the sum of their starts, in microseconds after the beginning of the step.
     """
 
     upstream: str | None
@@ -285,7 +284,6 @@ class Usage(NamedTuple):
     unpriced: int
     completed: int
     inconsistent: int
-    unusual: int
     nameless: int
     highest: int
     first_attempt: int | None
@@ -296,7 +294,6 @@ class Usage(NamedTuple):
     output: int
     reasoning: int
     cost: int
-    bytes: int
     starts: int
 
     @property

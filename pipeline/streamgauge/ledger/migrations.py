@@ -8,7 +8,7 @@ partitions.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, select, text, update
+from sqlalchemy import Connection, Index, bindparam, select, text, update
 
 from streamgauge.core.formats.json_text import parse
 from streamgauge.core.token_kinds import REPORTED
@@ -25,10 +25,12 @@ from streamgauge.ledger.row import (
 )
 from streamgauge.ledger.schema import (
     ADDED,
+    BY_START,
     INDEXES,
     REREAD,
     SCHEMA_VERSION,
     TOKENS,
+    UNUSUAL,
     add_column,
     audit_runs,
     earlier_costs,
@@ -38,8 +40,14 @@ from streamgauge.ledger.schema import (
 
 # Records that are converted at a time (rows): about 2 MB, so that memory does not grow with the ledger.
 PAGE_ROWS = 1_000
-# The first version with partitions in PostgreSQL; it has all indexes but REREAD.
-_PARTITIONED = 6
+# The first version with partitions in PostgreSQL, and the first one with the table of earlier costs.
+_PARTITIONED, _WITH_COSTS = 6, 8
+# The first version that has these indexes as they are now: a table of an earlier version gets them again.
+_INDEXES: Mapping[int, Sequence[Index]] = {
+    _PARTITIONED: [index for index in INDEXES if index not in (*BY_START, REREAD, UNUSUAL)],
+    7: [REREAD],
+    9: [*BY_START, UNUSUAL],
+}
 # Columns for which records of earlier versions have nothing.
 _NOT_FILLED = frozenset(ADDED[7])
 
@@ -60,20 +68,19 @@ def _convert(connection: Connection, version: int) -> None:
         connection.execute(text(add_column(name, connection.dialect)))
     if filled := [name for name in added if name not in _NOT_FILLED]:
         _fill(connection, filled)
-    if version == _PARTITIONED:
-        REREAD.create(connection, checkfirst=False)
-    if version < _PARTITIONED:
-        for index in INDEXES:
-            connection.execute(text(f"DROP INDEX IF EXISTS {index.name}"))
-        if _has_partitions(connection):
-            partitions.partition(connection)  # makes the indexes, too
-        else:
-            for index in INDEXES:
-                index.create(connection, checkfirst=False)
+    made = [index for since, indexes in _INDEXES.items() if since > version for index in indexes]
+    for index in made:
+        connection.execute(text(f"DROP INDEX IF EXISTS {index.name}"))
+    if version < _PARTITIONED and _has_partitions(connection):
+        partitions.partition(connection)  # makes the indexes, too
+    else:
+        for index in made:
+            index.create(connection, checkfirst=False)
     audit_runs.create(connection, checkfirst=True)
-    earlier_costs.create(connection, checkfirst=False)
-    if _has_partitions(connection):
-        partitions.furnish_costs(connection)
+    if version < _WITH_COSTS:
+        earlier_costs.create(connection, checkfirst=False)
+        if _has_partitions(connection):
+            partitions.furnish_costs(connection)
 
 
 def _has_partitions(connection: Connection) -> bool:

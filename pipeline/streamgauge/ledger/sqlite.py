@@ -72,6 +72,12 @@ class SqliteLedger(SqlLedger):
             except sqlite3.Error as error:  # of the driver itself: SQLAlchemy does not see this statement
                 raise LedgerUnavailableError(f"{self._name} cannot be opened: {error}") from error
         self._prepare()
+        self._engine.dispose()  # a connection that made tables sorts in files
+
+    def _bring_up_to_date(self, connection: Connection) -> None:
+        # SQLite sorts the entries of a new index, some 350 bytes a record: in files of TMPDIR, else in memory.
+        connection.exec_driver_sql("PRAGMA temp_store = FILE")
+        super()._bring_up_to_date(connection)
 
     @contextmanager
     def _writing(self) -> Iterator[Connection]:

@@ -1,21 +1,20 @@
 """What an audit reads of a ledger: sums of usage by SQL, and the few records whose JSON has to be looked at.
 
-A stretch of time is read in steps of bounded size, each in one snapshot: so the memory does not grow with the time, a table
-is read from the disk once, and the records of a step are those that its sums are of.
+A stretch of time is read in steps of bounded size, each in one snapshot: so the memory does not grow with the time, and the
+records of a step are those that its sums are of. Sums use columns of `COVERED` alone (`schema.py`): SQLite reads them from an
+index, and no row.
 """
 
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Boolean, ColumnElement, Connection, Select, and_, case, func, literal_column, or_, select
+from sqlalchemy import ColumnElement, Connection, Select, and_, case, func, literal, literal_column, or_, select
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.compiler import compiles
-from sqlalchemy.sql.functions import GenericFunction
 
 from streamgauge.core.safe_values import MASKED
 from streamgauge.ledger.contract import Attempt, Costly, Filter, QuarterUsage, SameId, Selection, Usage
-from streamgauge.ledger.keys import Expression, range_of
-from streamgauge.ledger.schema import NO_START, NUMBER, is_reread, records, started
+from streamgauge.ledger.keys import Expression, in_partitions, range_of
+from streamgauge.ledger.schema import NO_START, NUMBER, is_reread, is_unusual, records, started
 from streamgauge.ledger.totals import halves, joined_halves, may_be_continued
 
 # Records of one step: a snapshot of them is short, and what is sorted of them fits into memory.
@@ -35,31 +34,7 @@ _OUTPUT = func.coalesce(records.c.output_tokens, 0)
 _COST = func.coalesce(records.c.cost_input, 0) + func.coalesce(records.c.cost_output, 0)
 _IS_PRICED = records.c.price_source.is_not(None)
 _HAS_TOKENS = or_(_INPUT != 0, _CACHED != 0, _WRITTEN != 0, _OUTPUT != 0)
-# The record has this member of its usage if it has no parts, and nothing is wrong with its counts: `core/record.py`
-# encodes the members in this order. A record of another form is looked at.
-_USUAL = '"parts":[],"source":"', '","identity_failed":null,"bad_values":0'
-
-
-class IsUsual(GenericFunction[bool]):
-    """Whether a record's JSON has the members of a usage without parts and faults, for its `usage_source`."""
-
-    type = Boolean()
-    inherit_cache = True
-
-
-@compiles(IsUsual, "sqlite")
-def _sqlite_usual(element: IsUsual, compiler: Any, **options: Any) -> str:
-    record, source = (compiler.process(clause, **options) for clause in element.clauses)
-    return f"(instr({record}, CAST('{_USUAL[0]}' || {source} || '{_USUAL[1]}' AS BLOB)) > 0)"
-
-
-@compiles(IsUsual, "postgresql")
-def _postgresql_usual(element: IsUsual, compiler: Any, **options: Any) -> str:
-    record, source = (compiler.process(clause, **options) for clause in element.clauses)
-    return f"(position(convert_to('{_USUAL[0]}' || {source} || '{_USUAL[1]}', 'UTF8') IN {record}) > 0)"
-
-
-_IS_USUAL = IsUsual(records.c.record, records.c.usage_source)
+_IS_UNUSUAL = is_unusual()
 _HAS_ID = and_(records.c.response_id.is_not(None), records.c.response_id != MASKED)
 _HAS_NO_ID = or_(records.c.response_id.is_(None), records.c.response_id == MASKED)
 _IS_FIRST = and_(records.c.resumed_from.is_(None), or_(records.c.endpoint.is_(None), ~is_reread()))
@@ -105,7 +80,6 @@ class SqlStep:
             "unpriced": and_(~_IS_PRICED, _HAS_TOKENS),
             "completed": records.c.outcome == "completed",
             "inconsistent": _SELECTED[Selection.INCONSISTENT],
-            "unusual": and_(_IS_REPORTED, ~_IS_USUAL),
             "nameless": _HAS_NO_ID,
         }
         numbers = {
@@ -115,8 +89,7 @@ class SqlStep:
             "output": _OUTPUT,
             "reasoning": func.coalesce(records.c.reasoning_tokens, 0),
             "cost": _COST,
-            "bytes": func.length(records.c.record),
-            "starts": records.c.started_us - literal_column(str(self.since_us), NUMBER),
+            "starts": records.c.started_us - literal(self.since_us, NUMBER),
         }
         # With a limit, engines look at each record before they sort: else SQLite would sort whole records.
         chosen = (
@@ -146,7 +119,7 @@ class SqlStep:
 
     def unusual(self) -> Iterator[bytes]:
         """See Step.unusual."""
-        query = select(records.c.record).where(self._is_in, _IS_REPORTED, ~_IS_USUAL)
+        query = select(records.c.record).where(self._is_in, _IS_UNUSUAL)
         return (bytes(record) for (record,) in self._streamed(query.order_by(started, records.c.stream_id)))
 
     def chosen(self, selection: Selection, usage: Usage, most: int) -> list[str]:
@@ -198,15 +171,23 @@ class SqlStep:
     def attempts(self) -> list[Attempt]:
         """See Step.attempts."""
         known = and_(self._is_near, records.c.attempt.is_not(None), records.c.request_digest.is_not(None))
-        digests = select(records.c.request_digest).where(known, _IS_REPORTED).group_by(records.c.request_digest)
-        several = and_(
-            func.count() > 1,
-            func.max(records.c.attempt) > func.min(records.c.attempt),
-            func.max(records.c.started_us) >= self.since_us,
-        )
+        # Where attempts have several numbers, one is not the first: that is so of few requests.
+        retried = select(records.c.request_digest).where(known, _IS_REPORTED, records.c.attempt != 1)
         columns = [records.c[name] for name in Attempt._fields]
-        query = select(*columns).where(known, records.c.request_digest.in_(digests.having(several)))
-        return [Attempt._make(line) for line in self._connection.execute(query.order_by(started, records.c.stream_id))]
+        query = select(*columns).where(known, records.c.request_digest.in_(retried))
+        by_digest: dict[str, list[Attempt]] = {}
+        attempts = [
+            Attempt._make(line) for line in self._connection.execute(query.order_by(started, records.c.stream_id))
+        ]
+        for one in attempts:
+            if one.is_reported:
+                by_digest.setdefault(one.request_digest, []).append(one)
+        several = {digest for digest, reported in by_digest.items() if self._are_several(reported)}
+        return [one for one in attempts if one.request_digest in several]
+
+    def _are_several(self, reported: Sequence[Attempt]) -> bool:
+        """Whether attempts of one request, in order of their start, have several numbers, and the last is of this step."""
+        return len({one.attempt for one in reported}) > 1 and reported[-1].started_us >= self.since_us
 
     def ids(self) -> set[str]:
         """See Step.ids."""
@@ -234,15 +215,18 @@ def usage_by_quarter(connection: Connection, since_us: int, until_us: int) -> li
     """The reported tokens by quarter of an hour."""
     quarter = records.c.started_us // literal_column(str(_QUARTER_US), NUMBER)
     columns = [half for one in (_INPUT, _CACHED, _WRITTEN, _OUTPUT) for half in halves(one)]
-    query = select(quarter, records.c.upstream, *columns).where(range_of(Filter(since_us, until_us)), _IS_REPORTED)
-    return [
-        QuarterUsage(
-            int(number),
-            upstream,
-            *_pairs(counts),
+    query = select(quarter, records.c.upstream, *columns).group_by(quarter, records.c.upstream)
+    found: list[QuarterUsage] = []
+    # In stretches of some records, since engines sort all of a stretch; each ends with a quarter.
+    while (end := end_of_step(connection, since_us, until_us)) is not None:
+        end = min(-(-end // _QUARTER_US) * _QUARTER_US, until_us)
+        chosen = query.where(range_of(Filter(since_us, end)), _IS_REPORTED)
+        found += (
+            QuarterUsage(int(number), upstream, *_pairs(counts))
+            for number, upstream, *counts in connection.execute(chosen)
         )
-        for number, upstream, *counts in connection.execute(query.group_by(quarter, records.c.upstream))
-    ]
+        since_us = end
+    return found
 
 
 def linked_records(connection: Connection, since_us: int, until_us: int) -> Iterator[bytes]:
@@ -253,7 +237,9 @@ def linked_records(connection: Connection, since_us: int, until_us: int) -> Iter
 
 def has_resumed(connection: Connection, since_us: int, until_us: int) -> bool:
     """Whether a record of this time is a resumed stream."""
-    chosen = range_of(Filter(since_us, until_us))
+    # With a sign, so that SQLite does not take the index of the starts, which is the larger one.
+    start = literal_column("+records.started_us", NUMBER)
+    chosen = and_(start >= since_us, start < until_us, in_partitions(since_us, until_us))
     # Two queries, each with an index of its own.
     conditions = records.c.resumed_from.is_not(None), is_reread()
     return any(
