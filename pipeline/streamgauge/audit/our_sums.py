@@ -8,6 +8,7 @@ out. An id that one tap has for several streams identifies no stream.
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 from decimal import Decimal
 from itertools import groupby
@@ -20,6 +21,7 @@ from streamgauge.audit.findings import Findings
 from streamgauge.audit.ours import GroupKey, Ours, StoredRecord
 from streamgauge.audit.period import QUARTER_US
 from streamgauge.audit.resumed import corrections_of
+from streamgauge.audit.steps import AddedUp, Span, read_ahead
 from streamgauge.audit.tables import Tables, id_bytes
 from streamgauge.core.resumption import is_resumed
 from streamgauge.ledger import Part
@@ -110,30 +112,30 @@ class _Reading:
         ours, sums = self._ours, self._sums
         ours.left_out = self._left_out
         period, parts, digest = ours.period, ours.ledger.parts, hashlib.sha256()
-        for day in [period.before, *period.days, period.end]:
-            for place, part in enumerate(parts):
-                for since_us, until_us in period.halves_of(day):
-                    self._add_span(part, parts[:place], day, since_us, until_us)
-            digest.update(_text(day, self._seen))
-            self._seen.clear()
+        days = [period.before, *period.days, period.end]
+        places = range(len(parts))
+        spans = [Span(day, place, *half) for day in days for place in places for half in period.halves_of(day)]
+        with closing(read_ahead(parts, spans)) as steps:
+            for day, of_day in groupby(steps, key=lambda ahead: ahead.span.day):
+                for ahead in of_day:
+                    with ahead.read() as added_up:
+                        self._add_step(added_up, day, parts[: ahead.span.part])
+                digest.update(_text(day, self._seen))
+                self._seen.clear()
         resumed = (text for part in parts for text in part.linked_records(period.read_since_us, period.read_until_us))
         self._correct_resumed(found for text in resumed if (found := ours.decoded(text)) is not None)
         sums.sha256 = digest.hexdigest()
         self._findings.read_again(ours)
         return sums
 
-    def _add_span(self, part: Part, earlier: Sequence[Part], day: str, since_us: int, until_us: int) -> None:
-        while since_us < until_us:
-            with part.usage_step(since_us, until_us) as step:
-                if step is None:
-                    return
-                since_us = step.until_us
-                sums = step.sums()
-                self._add_sums(step, day, sums, len(earlier))
-                self._take_out_known(step, earlier)
-                self._look_at_unusual(step)
-                self._leave_out_twins(step, has_nameless=any(usage.nameless and usage.is_reported for usage in sums))
-                self._find_attempts(step, sums)
+    def _add_step(self, added_up: AddedUp, day: str, earlier: Sequence[Part]) -> None:
+        step, sums, equal_ids = added_up
+        self._add_sums(step, day, sums, len(earlier))
+        self._take_out_known(step, earlier)
+        self._look_at_unusual(step)
+        has_nameless = any(usage.nameless and usage.is_reported for usage in sums)
+        self._leave_out_twins(step, equal_ids, has_nameless=has_nameless)
+        self._find_attempts(step, sums)
 
     def _add_sums(self, step: Step, day: str, sums: Iterable[Usage], place: int) -> None:
         """Add the sums of a step of the ledger at `place`."""
@@ -193,10 +195,9 @@ class _Reading:
         self._known = known | self._last_known
         self._last_known = known
 
-    def _leave_out_twins(self, step: Step, *, has_nameless: bool) -> None:
-        """Leave out streams that another tap saw, too; and find ids of several streams."""
+    def _leave_out_twins(self, step: Step, counts: Mapping[str, int], *, has_nameless: bool) -> None:
+        """Leave out streams that another tap saw, too; and find ids of several streams. `counts`: how many have equal ids."""
         ours, period = self._ours, self._ours.period
-        counts = step.counts_of_equal_ids()
         few, many = (
             sorted(one for one, count in counts.items() if (count > _MAX_HELD) is is_many) for is_many in (False, True)
         )
