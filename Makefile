@@ -164,7 +164,7 @@ draw-dashboards: $(INSTALLED)  ## draw the dashboards with Grafana's own compone
 
 pictures: $(INSTALLED)  ## the README's pictures of the built-in page, of the demo's streams (a minute): look at them
 	./scripts/install_packages 'chromium fonts-dejavu-core' chromium
-	$(BIN)/python -m tests.live.pictures
+	$(BIN)/python -m tests.live.pictures docs
 
 site: $(INSTALLED)  ## the documents as a site with a search, in build/site; fails if a link leads nowhere
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -f scripts/mkdocs.yml

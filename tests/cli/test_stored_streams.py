@@ -16,7 +16,7 @@ from streamgauge.ledger import Ledger, open_ledger
 from streamgauge.ledger.row import row_of
 from streamgauge.live.answers import Latency, Numbers
 from streamgauge.live.mailbox import NoAnswerError
-from streamgauge.live.stored import BROKEN_OUTCOMES, Wanted
+from streamgauge.live.stored import BROKEN_OUTCOMES, Wanted, wanted_of
 from streamgauge.prices import Prices
 from streamgauge.prices.price_file import NO_PRICES
 from tests.ledger.statements import each_statement
@@ -67,6 +67,27 @@ def ids(streams: LedgerStreams, **wanted: Any) -> list[int]:
 
 def rounded(latency: Latency | None) -> tuple[float, float, int] | None:
     return None if latency is None else (round(latency.p50_s, 6), round(latency.p95_s, 6), latency.streams)
+
+
+# --- the last answers -------------------------------------------------------------------------------------------------
+
+
+def test_the_last_answers_are_given_for_a_minute_without_reading(ledger: Ledger) -> None:
+    clock = Clock()
+    streams = streams_of(ledger, clock=clock)
+    store(ledger, 1, 10)
+    statements: list[object] = []
+    with each_statement(lambda *called: statements.append(called)):
+        assert streams.recent() is None
+        summary = streams.summary(())
+        assert streams.recent() is None, "the list is missing"
+        finished = streams.finished(wanted_of({"sort": "worst", "limit": "50", "age": "3600"}))  # as the page asks
+        read = len(statements)
+        clock.wall_s += 60
+        assert streams.recent() == (summary, finished)
+        clock.wall_s += 1
+        assert streams.recent() is None
+        assert len(statements) == read
 
 
 # --- the last hour ----------------------------------------------------------------------------------------------------

@@ -1,17 +1,27 @@
-"""Makes the README's pictures of the page, of the demo's streams: `python -m tests.live.pictures [FOLDER]` (a minute).
+"""Makes pictures of what a person sees, of real processes. Look at them before they are committed.
 
-Look at them before they are committed.
+    python -m tests.live.pictures docs [FOLDER]                the pictures of the documents (two minutes)
+    python -m tests.live.pictures all FOLDER [--ledger URL]    all states of the page and of `top` (five minutes)
+
+`all`: the page with nothing, with live streams, with an hour of history, with a broken stream, and with the ledger that
+`--ledger` names (`tests/live/filled.py` makes one), each at 1400x900 and 400x800, light and dark; `top` at 80x24 and 200x60.
 """
 
+import argparse
 import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.live.browsing import started_browser
+from tests.live.filled import fill
 from tests.running import Running, start, wait_until_ready
+from tests.top.drawn import Shown, svg_of
+from tests.top.screens import Screen, on_screen
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -19,36 +29,170 @@ if TYPE_CHECKING:
 FOLDER = Path("docs/images")
 # The demo has played each of its scenarios once by then, and begins again (seconds).
 PLAYED_S = 45
-SIZE = {"width": 1280, "height": 860}
+SIZE = (1280, 860)
+SIZES = ((1400, 900), (400, 800))
+TERMINALS = ((80, 24), (200, 60))
+# The moving picture: its terminal, and the time between two screens, in seconds.
+COLUMNS, LINES, STEP_S = 100, 26, 1.0
+HOURS = 26  # of the ledger with an hour of history: with the same hour of yesterday
+STREAMS_AN_HOUR = 600
 
 
-def make(folder: Path) -> None:
-    """Writes page.png, of all streams, and stream.png, of one with a long gap."""
+@contextmanager
+def demo(folder: Path) -> Iterator[Running]:
+    """The demo, when it has played its scenarios."""
+    flags = ["--serve", "--data-dir", f"{folder / 'demo'}", "--admin", "127.0.0.1:0"]
+    with start("demo", flags, folder / "demo") as process:
+        wait_until_ready(process)
+        time.sleep(PLAYED_S)
+        yield process
+
+
+@contextmanager
+def up(folder: Path, name: str, ledger: str | None = None) -> Iterator[Running]:
+    """An `up` without traffic. `ledger`: the URL of its ledger; None: an empty one of its own."""
+    flags = ["--upstream", "openai=https://api.openai.com", "--upstream", "anthropic=https://api.anthropic.com"]
+    flags += ["--admin", "127.0.0.1:0", "--data-dir", f"{folder / name}", *(["--ledger", ledger] if ledger else [])]
+    with start("up", flags, folder / name) as process:
+        wait_until_ready(process)
+        yield process
+
+
+def documents(folder: Path) -> None:
+    """Writes page.png, of all streams, stream.png, of one with a long gap, and top.svg, which moves."""
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as data_dir, started_browser() as browser:
-        flags = ["--serve", "--data-dir", f"{data_dir}/data", "--admin", "127.0.0.1:0"]
-        with start("demo", flags, Path(data_dir) / "data") as demo:
-            wait_until_ready(demo)
-            time.sleep(PLAYED_S)
-            _picture(browser, demo.admin, "light", folder / "page.png")
-            _picture(browser, f"{demo.admin}/#{_with_long_gap(demo)}", "dark", folder / "stream.png")
+    with tempfile.TemporaryDirectory() as place, started_browser() as browser, demo(Path(place)) as process:
+        _picture(browser, process.admin, "light", SIZE, folder / "page.png")
+        _picture(browser, f"{process.admin}/#{_with_long_gap(process)}", "dark", SIZE, folder / "stream.png")
+        (folder / "top.svg").write_text(_moving(process))
 
 
-def _with_long_gap(demo: Running) -> str:
+def everything(folder: Path, million: str | None) -> None:
+    """Writes all pictures. `million`: the URL of a large ledger."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as name, started_browser() as browser:
+        place = Path(name)
+        with up(place, "empty") as process:
+            _pictures(browser, process.admin, folder, "empty")
+        with demo(place) as process:
+            _pictures(browser, process.admin, folder, "live")
+            _pictures(browser, f"{process.admin}/#{_broken(process)}", folder, "broken")
+            _terminals(browser, process, folder)
+        for scene, ledger in (("hour", f"sqlite:///{place / 'hour.sqlite'}"), ("million", million)):
+            if ledger is not None:
+                hours = HOURS if scene == "hour" else 1
+                fill(ledger, STREAMS_AN_HOUR * hours, hours / 24, time.time())
+                with up(place, scene, ledger) as process:
+                    _pictures(browser, process.admin, folder, scene)
+                    _pictures(browser, f"{process.admin}/?sort=slowest&time=2592000", folder, f"{scene}-slowest")
+
+
+def _with_long_gap(process: Running) -> str:
     """Of the streams with the longest gaps the first one with many token events, if there is one."""
-    worst: list[dict[str, Any]] = json.loads(demo.get("/streams")[1])["worst"]["gap"]
+    worst = _worst(process, "gap")
     return str(max(worst, key=lambda row: (row["token_events"] > 15, row["longest_gap_s"]))["id"])
 
 
-def _picture(browser: "Browser", url: str, scheme: Any, path: Path) -> None:
-    with browser.new_context(viewport=SIZE, color_scheme=scheme, device_scale_factor=1) as context:  # type: ignore[arg-type]
+def _broken(process: Running) -> str:
+    """A stream that broke after it had generated."""
+    return str(max(_worst(process, "broken"), key=lambda row: row["token_events"])["id"])
+
+
+def _worst(process: Running, name: str) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = json.loads(process.get("/streams")[1])["worst"][name]
+    return rows
+
+
+def _pictures(browser: "Browser", url: str, folder: Path, name: str) -> None:
+    for size in SIZES:
+        for scheme in ("light", "dark"):
+            _picture(browser, url, scheme, size, folder / f"{name}-{size[0]}-{scheme}.png")
+
+
+def _picture(browser: "Browser", url: str, scheme: Any, size: tuple[int, int], path: Path) -> None:
+    window: Any = {"width": size[0], "height": size[1]}
+    with browser.new_context(viewport=window, color_scheme=scheme, device_scale_factor=1) as context:
         page = context.new_page()
         page.goto(url)
-        page.wait_for_selector("#tiles dd, #facts dd")
+        page.wait_for_selector("#main[data-read] #tiles dd, #facts dd")
         page.wait_for_timeout(3_000)
         page.evaluate("document.activeElement.blur()")
         page.screenshot(path=path)
 
 
+# --- the terminal -----------------------------------------------------------------------------------------------------
+
+
+def _terminals(browser: "Browser", process: Running, folder: Path) -> None:
+    """Writes `top` at both sizes: its list, a broken stream, the totals, and the help."""
+    for columns, lines in TERMINALS:
+        with on_screen(_address(process), columns=columns, lines=lines) as screen:
+            screen.wait_for(lambda text: "completed" in text, "finished stream")
+            for name, keys in (("list", ""), ("stream", "\r"), ("totals", "\x1b\t"), ("help", "?")):
+                for key in keys:
+                    screen.press(key)
+                    _read(screen, 1.0)
+                _read(screen, 2.0)
+                drawn = svg_of([Shown(0.0, tuple(screen.styled))], columns, lines, f"top, {name}", end_s=1.0)
+                _as_png(browser, drawn, folder / f"top-{columns}x{lines}-{name}.png")
+
+
+def _as_png(browser: "Browser", drawn: str, path: Path) -> None:
+    with browser.new_context(device_scale_factor=1) as context:
+        page = context.new_page()
+        page.set_content(f"<body style='margin:0'>{drawn}</body>")
+        page.locator("svg").screenshot(path=path)
+
+
+def _address(process: Running) -> str:
+    return process.admin.removeprefix("http://")
+
+
+def _read(screen: Screen, seconds: float) -> None:
+    """Reads what comes for so long."""
+    deadline = time.monotonic() + seconds
+    while (left := deadline - time.monotonic()) > 0:
+        screen.read(min(0.1, left))
+
+
+def _moving(process: Running) -> str:
+    """The demo's first lines, then `top`: its list, and a stream that broke."""
+    prompt = "\x1b[32m$\x1b[0m "
+    said = [line.partition(" streamgauge: ")[2] for line in process.log.splitlines()[:1]]
+    above = [f"{prompt}.venv/bin/streamgauge demo --serve", *said]
+    shown = [
+        Shown(0.0, (above[0],)),
+        Shown(1.0, tuple(above)),
+        Shown(3.0, (*above, "", f"{prompt}.venv/bin/streamgauge top")),
+    ]
+    began_s = 4.5
+    with on_screen(_address(process), "--interval", "1", columns=COLUMNS, lines=LINES) as screen:
+        screen.wait_for(lambda text: "completed" in text, "finished stream")
+        for step in range(18):
+            if step == 10:
+                screen.press("/broken")
+            if step == 12:
+                screen.press("\r")
+            if step == 13:
+                screen.press("\r")
+            _read(screen, STEP_S)
+            shown.append(Shown(began_s + step * STEP_S, tuple(screen.styled)))
+    title = "A terminal: the demo starts, then streamgauge top lists its streams and shows one that broke"
+    return svg_of(shown, COLUMNS, LINES, title, end_s=began_s + 21)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=("docs", "all"))
+    parser.add_argument("folder", type=Path, nargs="?", default=FOLDER)
+    parser.add_argument("--ledger")
+    given = parser.parse_args(arguments)
+    if given.what == "docs":
+        documents(given.folder)
+    else:
+        everything(given.folder, given.ledger)
+    return 0
+
+
 if __name__ == "__main__":
-    make(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)
+    sys.exit(main())

@@ -10,11 +10,13 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 from scripts.runbook_pages import files
 
 from streamgauge.live.http_pages import STATIC, LivePages
 from streamgauge.live.mailbox import DirectAsk, NoAnswerError
+from streamgauge.live.stored import FIRST_LIST
 from streamgauge.metrics.http_server import AdminServer
 from streamgauge.metrics.prometheus import Metrics
 from tests.live.streams import Process, segment, token
@@ -91,6 +93,9 @@ class GoneLedger:
 
     summary = finished = stream = _fails
 
+    def recent(self) -> None:
+        return None
+
 
 def test_a_ledger_that_cannot_be_read_is_said() -> None:
     async def test(server: AdminServer) -> None:
@@ -162,6 +167,64 @@ def test_every_runbook_is_generated_as_it_is_and_its_links_lead_to_pages() -> No
     serving(test)
 
 
+async def first_answers(server: AdminServer, target: str = "/") -> Any:
+    """What the page carries."""
+    answer = await ask(server.address, target)
+    assert answer.status == 200
+    tags = _Tags()
+    tags.feed(answer.body.decode())
+    [data] = tags.data
+    return json.loads(data)
+
+
+def test_the_page_carries_the_numbers_in_memory_unless_it_has_filters() -> None:
+    async def test(server: AdminServer) -> None:
+        first = await first_answers(server)
+        for name, target in (("live", "/streams"), ("summary", "/summary"), ("finished", "/finished?age=3600")):
+            assert first[name].keys() == json.loads((await ask(server.address, target)).body).keys()
+        assert [row["model"] for row in first["live"]["open"]["streams"]] == [END]
+        assert first["reading"] is False
+        assert await first_answers(server, "/?model=m") is None
+
+    process = Process()
+    begun = segment(1, 0, [token(100 * MS)])
+    assert begun.request is not None
+    process.take([msgspec.structs.replace(begun, request=msgspec.structs.replace(begun.request, model=END))], 200 * MS)
+    serving(test, LivePages(DirectAsk(process.view)))
+
+
+END = "</script><!--"
+
+
+def test_the_page_carries_what_was_read_of_the_ledger_of_late() -> None:
+    class Known(GoneLedger):
+        def recent(self) -> Any:
+            return known
+
+    async def test(server: AdminServer) -> None:
+        first = await first_answers(server)
+        assert (first["summary"]["source"], first["reading"]) == (
+            ("process", True) if known is None else ("ledger", False)
+        )
+
+    view = Process().view
+    known: Any = None
+    serving(test, LivePages(DirectAsk(view), Known()))
+    known = msgspec.structs.replace(view.summary(), source="ledger"), view.kept(FIRST_LIST)
+    serving(test, LivePages(DirectAsk(view), Known()))
+
+
+def test_the_page_waits_for_no_busy_assembler() -> None:
+    async def busy(_: object) -> object:
+        await asyncio.sleep(60.0)
+        raise AssertionError
+
+    async def test(server: AdminServer) -> None:
+        assert await first_answers(server) is None
+
+    serving(test, LivePages(busy))  # type: ignore[arg-type]
+
+
 def test_other_methods_and_foreign_hosts_are_refused() -> None:
     async def test(server: AdminServer) -> None:
         for target in ("/", "/streams", f"/streams/{UUID(bytes=stream_id(1))}", "/static/page.js"):
@@ -194,19 +257,23 @@ class _Tags(HTMLParser):
         self.links: list[str] = []
         self.inline: list[str] = []
         self.ids: list[str] = []
-        self._in_script = False
+        self.data: list[str] = []
+        self._in_script = self._in_data = False
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         given = dict(attrs)
         self.links += [value for name in ("src", "href") if (value := given.get(name)) is not None]
         self.ids += [value for name, value in attrs if name == "id" and value]
         self.inline += [name for name in given if name.startswith("on") or name == "style"]
-        self._in_script = tag in ("script", "style")
+        self._in_data = given.get("type") == "application/json"
+        self._in_script = tag in ("script", "style") and not self._in_data
 
     def handle_endtag(self, tag: str) -> None:
-        self._in_script = False
+        self._in_script = self._in_data = False
 
     def handle_data(self, data: str) -> None:
+        if self._in_data:
+            self.data.append(data)
         if self._in_script and data.strip():
             self.inline.append(data)
 

@@ -39,6 +39,26 @@ def test_the_question_is_answered_on_the_other_thread() -> None:
         other.join()
 
 
+def test_a_question_wakes_a_thread_that_waits_for_bundles() -> None:
+    woken, stop = threading.Event(), threading.Event()
+    thread = WatchedThread(Process().view, woken.set)
+
+    def answer() -> None:
+        while not stop.is_set():
+            woken.wait(60.0)
+            woken.clear()
+            thread.answer()
+
+    other = threading.Thread(target=answer)
+    other.start()
+    try:
+        assert asyncio.run(thread.ask(lambda _: threading.get_ident())) == other.ident
+    finally:
+        stop.set()
+        woken.set()
+        other.join()
+
+
 def test_it_is_answered_between_two_bundles() -> None:
     thread = watched()
 

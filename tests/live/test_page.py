@@ -101,7 +101,7 @@ def shown(page: "Page", url: str) -> "Iterator[Seen]":
     page.set_default_timeout(PATIENCE_MS)
     seen = Seen(page)
     page.goto(url)
-    page.wait_for_selector("#tiles dd, #facts dd")
+    page.wait_for_selector("#main[data-read] #tiles dd, #facts dd")
     try:
         yield seen
     finally:

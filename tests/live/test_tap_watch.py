@@ -105,6 +105,13 @@ def test_while_the_broker_is_away_the_spool_is_read_and_not_changed(
     asked(watch, lambda found: found.hour.streams == 2)
 
 
+def test_a_question_does_not_wait_for_the_next_bundle(watch: TapWatch, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked(watch)
+    monkeypatch.setattr(tap_watch, "POLL_S", 60.0)
+    time.sleep(0.3)  # until the thread waits so long
+    assert asked(watch).open.total == 0
+
+
 def test_the_thread_ends_when_nobody_asks_any_more(watch: TapWatch, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tap_watch, "LINGER_S", 0.2)
     before = threading.active_count()

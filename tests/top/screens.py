@@ -60,12 +60,17 @@ class Screen:
             if found[1] is None:
                 self._shown.clear()
             else:
-                self._shown[int(found[1])] = _STYLE.sub("", found[2])
+                self._shown[int(found[1])] = found[2]
         return text
 
     @property
     def lines(self) -> list[str]:
         """The lines of the screen."""
+        return [_STYLE.sub("", line) for line in self.styled]
+
+    @property
+    def styled(self) -> list[str]:
+        """The lines of the screen with the escape sequences of their styles."""
         return [self._shown.get(number, "") for number in range(1, max(self._shown, default=0) + 1)]
 
     @property

@@ -1,5 +1,6 @@
 """The loop without Kafka: a real spool, a ledger file and a state file; it may be killed between any two of its steps."""
 
+import asyncio
 import contextlib
 import itertools
 import sqlite3
@@ -7,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -15,10 +17,12 @@ from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import Bundle, Ending, Head, Opening, Read, Segment, StreamEnding
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
+from streamgauge.live.mailbox import WatchedThread
 from streamgauge.spool import Row
 from streamgauge.spool.response_counters import NotCaptured, read_responses
 from streamgauge.worker import local
-from streamgauge.worker.local import DeliveryFailed, SpoolFailed, StateFile
+from streamgauge.worker.local import DeliveryFailed, LocalLoop, SpoolFailed, StateFile
+from tests.live.streams import Process
 from tests.streams import INSTANCE, MS, bundles_of, chat_segments
 from tests.worker.local_life import (
     LATER_S,
@@ -44,6 +48,25 @@ def life(data_dir: Path) -> Iterator[Life]:
     one = Life(data_dir)
     yield one
     one.end()
+
+
+# --- the page's requests ----------------------------------------------------------------------------------------------
+
+
+def test_a_request_of_the_page_does_not_wait_for_the_next_row(life: Life, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "POLL_S", 60.0)
+    watch = WatchedThread(Process().view)
+    loop = LocalLoop(
+        life.spool, life.state, lambda _: None, cast(Any, life.counted), Limits(), life.said.append, watch
+    )  # fmt: skip
+    thread = threading.Thread(target=loop.run, args=(time.monotonic,))
+    thread.start()
+    try:
+        for _ in range(2):  # the thread waits at least before the second one
+            assert asyncio.run(watch.ask(lambda _: threading.get_ident())) == thread.ident
+    finally:
+        loop.stop(0.0)
+        thread.join()
 
 
 # --- killed -----------------------------------------------------------------------------------------------------------

@@ -23,7 +23,7 @@ from streamgauge.ledger import Filter, Ledger, LedgerUnavailableError, Total
 from streamgauge.ledger.cost import COST_DIGITS
 from streamgauge.live.answers import Finished, Group, KnownCost, Numbers, Row, Summary, Timeline
 from streamgauge.live.mailbox import NoAnswerError
-from streamgauge.live.stored import BROKEN_OUTCOMES, FINE, KEYS, Choice, Wanted, without_age
+from streamgauge.live.stored import BROKEN_OUTCOMES, FINE, FIRST_LIST, KEYS, Choice, Wanted, without_age
 from streamgauge.live.summaries import latency_of
 from streamgauge.live.view import row_of, timeline_of
 from streamgauge.settings.declarations import Settings
@@ -43,6 +43,8 @@ MAX_GROUPS = 50
 SHARE = 0.05
 LEAST_S = 1.0
 MAX_KEPT = 16
+# How old a last answer may be for a page that is opened (seconds).
+RECENT_S = 60.0
 # How long the numbers of yesterday are kept (seconds): they change by a minute of 60.
 YESTERDAY_S = 60.0
 
@@ -107,12 +109,13 @@ class _Answers(Generic[Question, Answer]):
     def __init__(self, compute: Callable[[Question], Answer], clock: Callable[[], float]) -> None:
         self._compute, self._clock = compute, clock
         self._lock = threading.Lock()
-        self._kept: dict[Question, tuple[Answer, float]] = {}  # with the time until which it is given
+        # Each with the time until which it is given, and that of its end.
+        self._kept: dict[Question, tuple[Answer, float, float]] = {}
 
     def __call__(self, question: Question) -> Answer:
         with self._lock:
             began_s = self._clock()
-            answer, until_s = self._kept.pop(question, (None, began_s))
+            answer, until_s, ended_s = self._kept.pop(question, (None, began_s, began_s))
             if answer is None or until_s <= began_s:
                 try:
                     answer = self._compute(question)
@@ -120,10 +123,15 @@ class _Answers(Generic[Question, Answer]):
                     raise NoAnswerError(str(error)) from error
                 ended_s = self._clock()
                 until_s = ended_s + max(LEAST_S, (ended_s - began_s) / SHARE)
-            self._kept[question] = answer, until_s
+            self._kept[question] = answer, until_s, ended_s
             if len(self._kept) > MAX_KEPT:
                 del self._kept[next(iter(self._kept))]
             return answer
+
+    def recent(self, question: Question) -> Answer | None:
+        """The last answer, if it is at most RECENT_S old, without waiting for one that is computed now."""
+        answer, _, ended_s = self._kept.get(question, (None, 0.0, float("-inf")))
+        return answer if self._clock() - ended_s <= RECENT_S else None
 
 
 class LedgerStreams:
@@ -156,6 +164,11 @@ class LedgerStreams:
     def finished(self, wanted: Wanted) -> Finished:
         """See StoredStreams.finished."""
         return self._lists(wanted)
+
+    def recent(self) -> tuple[Summary, Finished] | None:
+        """See StoredStreams.recent."""
+        summary, finished = self._summaries.recent(()), self._lists.recent(FIRST_LIST)
+        return None if summary is None or finished is None else (summary, finished)
 
     def stream(self, stream: UUID) -> Timeline | None:
         """See StoredStreams.stream."""

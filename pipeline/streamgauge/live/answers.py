@@ -241,6 +241,18 @@ class Finished(msgspec.Struct):
     more: bool
 
 
+class FirstAnswers(msgspec.Struct):
+    """What the page carries, so that it shows numbers before it asks: the answers of /streams, /summary and /finished.
+
+    `reading`: the process has a ledger, and these are its own numbers, since the ledger was not read of late.
+    """
+
+    live: Overview
+    summary: Summary
+    finished: Finished
+    reading: bool = False
+
+
 class Client(msgspec.Struct):
     """What a client of an upstream needs: its base URL, and a command for a shell that asks for a stream."""
 

@@ -5,6 +5,8 @@ runbooks of alerts: /runbooks/, /runbooks/ALERT.
 """
 
 import asyncio
+import dataclasses
+import functools
 import importlib.resources
 import re
 from collections.abc import Mapping, Sequence
@@ -12,10 +14,10 @@ from uuid import UUID
 
 import msgspec
 
-from streamgauge.live.answers import Client
+from streamgauge.live.answers import Client, FirstAnswers
 from streamgauge.live.mailbox import Ask, NoAnswerError
-from streamgauge.live.stored import StoredStreams, choice_of, wanted_of
-from streamgauge.live.view import MAX_ROWS, ROWS, SORTS
+from streamgauge.live.stored import FIRST_LIST, StoredStreams, choice_of, wanted_of
+from streamgauge.live.view import MAX_ROWS, ROWS, SORTS, LiveView
 from streamgauge.metrics.http_server import Answer
 
 # Scripts, styles and requests of this origin alone, and nothing inline. `AdminServer` adds what every answer has.
@@ -38,6 +40,10 @@ STATIC = {
     "uplot/uPlot.min.css": "text/css; charset=utf-8",
     "uplot/LICENSE": "text/plain; charset=utf-8",
 }
+# How long the page waits for the numbers that it carries (seconds): it is painted without them, if the assembler is busy.
+FIRST_S = 0.05
+# Their place in the page.
+_FIRST = b'<script type="application/json" id="first-answers">%b</script>'
 # A page of docs/runbooks, which scripts/runbook_pages.py writes as HTML.
 _RUNBOOK = re.compile("/runbooks(?:/([A-Za-z]*))?")
 _HTML = "text/html; charset=utf-8"
@@ -58,7 +64,7 @@ class LivePages:
     async def __call__(self, path: str, query: Mapping[str, str]) -> Answer | None:
         """The answer to a GET of `path`; None if there is no such page."""
         if path == "/":
-            return _file("static/index.html", _HTML)
+            return await self._page(query)
         if runbook := _RUNBOOK.fullmatch(path):
             return _file(f"runbooks/{runbook[1] or 'README'}.html", _HTML)
         if path.startswith("/static/"):
@@ -78,6 +84,29 @@ class LivePages:
         except NoAnswerError as error:
             return _json(503, {"error": str(error)})
         return None
+
+    async def _page(self, query: Mapping[str, str]) -> Answer | None:
+        """The page, with the numbers of the last hour that are in memory, unless it is opened with filters."""
+        page = _file("static/index.html", _HTML)
+        if page is None or query:
+            return page
+        # In JSON, `<` is in strings alone: escaped, no text can end the element.
+        first = _ENCODER.encode(await self._first()).replace(b"<", rb"\u003c")
+        return dataclasses.replace(page, body=page.body.replace(_FIRST % b"null", _FIRST % first))
+
+    async def _first(self) -> FirstAnswers | None:
+        """The numbers that are in memory; None if the view does not answer at once. No ledger is read."""
+        try:
+            async with asyncio.timeout(FIRST_S):
+                first = await self._ask(_first_of)
+        except (NoAnswerError, TimeoutError):
+            return None
+        if self.stored is not None:
+            known = self.stored.recent()
+            first.reading = known is None
+            if known is not None:
+                first.summary, first.finished = known
+        return first
 
     async def _overview(self, query: Mapping[str, str]) -> Answer:
         rows, sort = query.get("limit", str(ROWS)), query.get("sort", SORTS[0])
@@ -123,10 +152,15 @@ class LivePages:
         return _json(200, await asyncio.to_thread(self.stored.finished, wanted))
 
 
+def _first_of(view: LiveView) -> FirstAnswers:
+    return FirstAnswers(view.overview(), view.summary(), view.kept(FIRST_LIST))
+
+
 def _json(status: int, value: object) -> Answer:
     return Answer(status, _ENCODER.encode(value), _JSON, POLICY)
 
 
+@functools.cache  # the files of STATIC and the runbooks: 250 KB
 def _file(name: str, content_type: str) -> Answer | None:
     file = importlib.resources.files("streamgauge.live").joinpath(*name.split("/"))
     if not file.is_file():

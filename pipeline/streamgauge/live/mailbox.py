@@ -42,10 +42,14 @@ class DirectAsk:
 
 
 class WatchedThread:
-    """The view of an assembler that runs on a thread of its own. That thread calls `applied` and `answer`."""
+    """The view of an assembler that runs on a thread of its own. That thread calls `applied` and `answer`.
 
-    def __init__(self, view: LiveView) -> None:
+    `wake`: called with each question, so that a thread that waits for bundles calls `answer`.
+    """
+
+    def __init__(self, view: LiveView, wake: Callable[[], None] = lambda: None) -> None:
         self.view = view
+        self.wake = wake
         self._questions: deque[Callable[[], None]] = deque()
 
     def applied(self, bundle: Bundle, assembler: Assembler, records: Collection[Record]) -> None:
@@ -74,6 +78,7 @@ class WatchedThread:
                 waiting.set_exception(error)
 
         self._questions.append(answered)
+        self.wake()
         try:
             async with asyncio.timeout(ANSWER_S):
                 return await asyncio.wrap_future(waiting)

@@ -43,6 +43,10 @@ class Wanted(NamedTuple):
     limit: int = ROWS
 
 
+# The list that the page shows when it is opened: the worst of the last hour.
+FIRST_LIST = Wanted(age_s=3_600)
+
+
 def without_age(wanted: Wanted, now_s: float) -> Wanted:
     """The same list by times alone. `now_s`: seconds since 1970."""
     if wanted.age_s is None:
@@ -62,6 +66,9 @@ class StoredStreams(Protocol):
 
     def stream(self, stream: UUID) -> Timeline | None:
         """A finished stream, without its reads."""
+
+    def recent(self) -> tuple[Summary, Finished] | None:
+        """The last answers for all streams and FIRST_LIST, if both are at most a minute old. Reads no ledger."""
 
 
 def choice_of(query: Mapping[str, str]) -> Choice:

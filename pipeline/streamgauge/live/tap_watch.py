@@ -120,11 +120,11 @@ class _Assembling:
         self._assembler = Assembler(limits)
         view = LiveView(process, limits, clock, time.time)
         view.scope = lambda: Scope({0: self._assembler})
-        self.mailbox = WatchedThread(view)
+        self._wake = threading.Event()
+        self.mailbox = WatchedThread(view, self._wake.set)
         self._rows: deque[Row] = deque()
         self._put_bytes = self._taken_bytes = 0  # each is changed by one thread alone
         self._came_s = clock()
-        self._wake = threading.Event()
         self._first: OrderedDict[bytes, int] = OrderedDict()  # of each stream the number of the first segment that came
 
     def put(self, row: Row) -> None:

@@ -147,6 +147,8 @@ class LocalLoop:
         self._failing = False
         self._stopping, self._wake = threading.Event(), threading.Event()
         spool.on_put = self._wake.set
+        if watch is not None:
+            watch.wake = self._wake.set
         self._finish_s = 0.0
 
     @property

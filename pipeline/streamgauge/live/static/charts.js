@@ -4,6 +4,19 @@ import { element, fill, outcomeKind } from "./cells.js";
 
 export const available = () => typeof window.uPlot === "function";
 
+let loading = null;
+
+// Loads uPlot, once, after the page is painted. Resolves when it is there, or known to be missing.
+export function loaded() {
+  loading ??= new Promise((resolve) => {
+    document.head.append(element("link", { rel: "stylesheet", href: "static/uplot/uPlot.min.css" }));
+    const script = element("script", { src: "static/uplot/uPlot.iife.min.js" });
+    script.onload = script.onerror = resolve;
+    document.head.append(script);
+  });
+  return loading;
+}
+
 const plots = new Map(); // element -> {plot, shape, data}
 const HEIGHT = 220;
 

@@ -1,9 +1,10 @@
-// Asks /streams, /summary and /finished every two seconds and shows the answers; with #ID in the address, one stream.
+// Shows the numbers that the page carries. Then asks /streams, /summary and /finished every two seconds and shows the answers;
+// with #ID in the address, one stream.
 
 import { UNKNOWN, count, describe, element, fill, money, percent, seconds } from "./cells.js";
-import { available, forgetAll, heatmap, histogram, lines } from "./charts.js";
+import { available, forgetAll, heatmap, histogram, lines, loaded } from "./charts.js";
 import { choiceQuery, choose, clear, finishedQuery, isFiltered, offer, readAddress, showMore, showStreams, valueOf, writeAddress } from "./streams.js";
-import { periodText as hourText, showTables, showTiles } from "./summary.js";
+import { isWhole, periodText as hourText, showTables, showTiles } from "./summary.js";
 import { showProblem, showTimeline } from "./timeline.js";
 
 const EVERY_MS = 2000;
@@ -168,11 +169,15 @@ let clients = null; // what clients of the upstreams need
 // What to do as long as there is nothing to show.
 function showStart({ live, summary, finished }) {
   const isEmpty = !live.open.total && !summary.hour.streams && !finished.streams.length && !isFiltered();
-  const place = byId("start");
-  place.hidden = !isEmpty;
-  if (isEmpty) byId("overview").dataset.empty = "";
-  else delete byId("overview").dataset.empty;
-  if (!isEmpty) return;
+  const place = byId("start-text");
+  byId("start").hidden = !isEmpty;
+  if (!isEmpty) {
+    delete byId("overview").dataset.empty;
+    return;
+  }
+  const mayHaveOlder = isWhole(summary);
+  byId("overview").dataset.empty = mayHaveOlder ? "hour" : "yet"; // then there is nothing to filter either
+  byId("start-title").textContent = mayHaveOlder ? "No stream in the last hour" : "No stream yet";
   byId("streams-empty").hidden = true;
   if (clients === null) {
     clients = [];
@@ -192,19 +197,30 @@ function showStart({ live, summary, finished }) {
   if (!place.firstChild?.isEqualNode(content)) place.replaceChildren(content);
 }
 
-function showOverview(answers) {
-  shown = answers;
-  const { live, summary, finished } = answers;
-  const period = periodText(live);
-  for (const one of document.querySelectorAll(".period")) one.textContent = period;
+// The first screen. `reading`: the answers are those of the process alone, until its ledger is read.
+function showNumbers({ live, summary, finished, reading }) {
   byId("scope-note").textContent = scopeText(live);
   byId("scope-note").hidden = !byId("scope-note").textContent;
   document.title = live.open.silent ? `${live.open.silent} silent - Streamgauge` : "Streamgauge";
-  offer(summary);
-  showTiles(summary, live, valueOf("first"));
+  showTiles(summary, live, valueOf("first"), reading);
   showStreams(live.open, finished, summary);
+}
+
+function showOverview(answers) {
+  shown = answers;
+  const { live, summary } = answers;
+  showNumbers(answers);
+  offer(summary);
   showStart(answers);
   showTables(summary);
+  showCharts(live);
+}
+
+async function showCharts(live) {
+  await loaded(); // after the numbers
+  if (live !== shown?.live) return;
+  const period = periodText(live);
+  for (const one of document.querySelectorAll(".period")) one.textContent = period;
   showHour(live.hour);
   showCoverage(live.responses);
   showMoney(live);
@@ -254,7 +270,10 @@ async function update() {
     const problem = answers.map((one) => one.problem).find(Boolean);
     if (id) {
       if (problem) showProblem(problem);
-      else showTimeline(answers[0].answer);
+      else {
+        await loaded();
+        if (number === asked) showTimeline(answers[0].answer);
+      }
       if (!named) {
         const all = await fetched("streams?limit=0");
         if (all.answer) showProcess(all.answer);
@@ -265,6 +284,7 @@ async function update() {
       const [live, summary, finished] = answers.map((one) => one.answer);
       showProcess(live);
       showOverview({ live, summary, finished });
+      byId("main").dataset.read = ""; // from here on, the numbers are not those that the page carried
       say(paused ? "Updates are paused." : "");
     }
   } catch (error) {
@@ -337,10 +357,18 @@ document.querySelector(".skip").addEventListener("click", (event) => {
   event.preventDefault(); // the address names a stream
   byId("main").focus();
 });
-byId("no-charts").hidden = available();
-byId("licence").hidden = !available();
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { forgetAll(); update(); });
 addEventListener("resize", () => { if (shown && !byId("overview").hidden) showOverview(shown); });
 addEventListener("hashchange", route);
 addEventListener("visibilitychange", () => { if (!document.hidden && !paused) update(); });
+const first = JSON.parse(byId("first-answers").textContent);
+// A process without streams in memory may have some in its ledger: then the page says nothing yet.
+if (first && !location.hash && (first.live.open.total || first.summary.hour.streams)) {
+  showProcess(first.live);
+  showNumbers(first);
+}
 route().then(schedule);
+loaded().then(() => {
+  byId("no-charts").hidden = available();
+  byId("licence").hidden = !available();
+});

@@ -11,7 +11,7 @@ const brokenOf = (outcomes) =>
 
 // How long the numbers have been counted (seconds).
 const countedS = (summary) => (Date.parse(summary.now) - Date.parse(summary.since)) / 1000;
-const isWhole = (summary) => countedS(summary) >= 3599;
+export const isWhole = (summary) => countedS(summary) >= 3599;
 
 export function periodText(summary) {
   return isWhole(summary) ? "in the last hour" : `since ${summary.since.slice(11, 16)} UTC (${seconds(countedS(summary))})`;
@@ -69,7 +69,8 @@ function tile(name, value, notes, kind, picture) {
     ...(picture ? [element("dd", { class: "picture" }, picture)] : []), ...shown);
 }
 
-export function showTiles(summary, live, first) {
+// `reading`: the numbers are those of the process alone, until its ledger is read.
+export function showTiles(summary, live, first, reading) {
   const { hour, yesterday } = summary;
   const before = (of) => (yesterday ? `yesterday ${of(yesterday)}` : null);
   const since = isWhole(summary) ? null : periodText(summary);
@@ -81,7 +82,7 @@ export function showTiles(summary, live, first) {
   byId("tiles").replaceChildren(
     tile(first === "text" ? "First text p50 / p95" : "First token p50 / p95", pair(hour[key]), [before((numbers) => pair(numbers[key])), counted(hour[key]), since]),
     tile("Time per output token p95", hour.per_token ? seconds(hour.per_token.p95_s) : UNKNOWN, [before((numbers) => (numbers.per_token ? seconds(numbers.per_token.p95_s) : UNKNOWN)), counted(hour.per_token), since]),
-    tile("Completed", share(hour), [before(share), completedNote(hour), since], brokenOf(hour.outcomes) ? "" : "good"),
+    tile("Completed", share(hour), [before(share), completedNote(hour), since], hour.streams && !brokenOf(hour.outcomes) ? "good" : ""),
     tile("Streams a minute", hour.streams ? rate(hour, minutes) : "0", [before((numbers) => rate(numbers, 60)), `${plural(hour.streams, "stream")} ${periodText(summary)}`], "", sparkline(summary)),
     tile("Cost", costText(hour), [before(costText), priceNote(hour), since]),
     tile(`Silent (over ${limit} s)`, count(open.silent), [`of ${count(open.total)} open now`, live.partitions === null ? null : "in this worker's partitions"], open.silent ? "bad" : ""),
@@ -89,9 +90,11 @@ export function showTiles(summary, live, first) {
   );
   byId("numbers-title").textContent = isWhole(summary) ? "The last hour" : `${periodText(summary)[0].toUpperCase()}${periodText(summary).slice(1)}`;
   const note = byId("numbers-note");
-  note.textContent = summary.source === "ledger"
-    ? (yesterday ? `Streams of the ledger ${summary.ledger} that began in this time and have ended. Yesterday: the same hour, 24 hours before.` : `Streams of the ledger ${summary.ledger} that began in this time and have ended. The same hour of yesterday is not in it.`)
-    : "Streams that ended in this time, as this process has counted them: it has no ledger.";
+  note.textContent = reading
+    ? "Streams that ended in this time, as this process has counted them. Its ledger is being read."
+    : summary.source === "ledger"
+      ? `Streams of the ledger ${summary.ledger} that began in this time and have ended. ${yesterday ? "Yesterday: the same hour, 24 hours before." : "The same hour of yesterday is not in it."}`
+      : "Streams that ended in this time, as this process has counted them: it has no ledger.";
   if (hour.times_since) note.textContent += ` Percentiles are of the newest streams: those since ${hour.times_since.slice(11, 19)} UTC.`;
   note.hidden = false;
   for (const one of document.querySelectorAll(".hour")) one.textContent = periodText(summary);
