@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo site t test test-fast test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-causes bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-pump bench-recorder bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels sbom
+.PHONY: alerts draw-dashboards help demo site t test test-fast test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-causes bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-page bench-pump bench-recorder bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels sbom
 
 PYTHON ?= python3
 VENV := .venv
@@ -127,6 +127,9 @@ bench-ledger: $(INSTALLED)  ## how fast records are stored, written into docs/pe
 bench-packets: $(INSTALLED)  ## how fast packets become messages, written into docs/performance.md
 	$(BIN)/python -m bench.packets --document docs/performance.md
 
+bench-page: $(INSTALLED)  ## how soon the page is painted with a million records, written into docs/performance.md (ten minutes, 5 GB in /tmp)
+	$(BIN)/python -m bench.page --document docs/performance.md
+
 bench-pump: $(INSTALLED)  ## how long a byte waits in the relay's pump while captured reads are collected, written into docs/performance.md
 	$(BIN)/python -m bench.pump_lock --document docs/performance.md
 
@@ -162,7 +165,7 @@ alerts: $(INSTALLED)  ## one outage after the other under a real Prometheus and 
 draw-dashboards: $(INSTALLED)  ## draw the dashboards with Grafana's own components into build/dashboards (five minutes; needs npm)
 	$(BIN)/python -m tests.dashboards.draw build/dashboards
 
-pictures: $(INSTALLED)  ## the README's pictures of the built-in page, of the demo's streams (a minute): look at them
+pictures: $(INSTALLED)  ## the documents' pictures of the built-in page and of top, of the demo's streams (two minutes): look at them
 	./scripts/install_packages 'chromium fonts-dejavu-core' chromium
 	$(BIN)/python -m tests.live.pictures docs
 

@@ -56,7 +56,7 @@ class Opened(NamedTuple):
 
 def opened(browser: "Browser", process: Running, path: str) -> Opened:
     """Opens a page in a new window, without anything that an earlier one has left."""
-    with browser.new_context(viewport={"width": 1400, "height": 900}) as context:  # type: ignore[arg-type]
+    with browser.new_context(viewport={"width": 1400, "height": 900}) as context:
         page = context.new_page()
         page.add_init_script(_WATCH)
         before = _cpu_s(process)

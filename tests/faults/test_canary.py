@@ -193,10 +193,11 @@ def pages_of(process: Running) -> Iterator[bytes]:
 
     Of the page's data without numbers of ten digits: sums of token counts look like canaries of other places.
     """
-    for path in ("/metrics", "/health/live", "/health/ready", "/"):
+    for path in ("/metrics", "/health/live", "/health/ready"):
         yield process.get(path)[1].encode()
-    listed = process.get("/streams")[1]
-    yield re.sub(r"\b[0-9]{10}\b", "", listed).encode()
+    for path in ("/", "/streams"):
+        listed = process.get(path)[1]
+        yield re.sub(r"\b[0-9]{10}\b", "", listed).encode()
     for one in sorted(set(_UUID.findall(listed))):
         yield process.get(f"/streams/{one}")[1].encode()
 
