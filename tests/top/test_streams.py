@@ -73,6 +73,11 @@ def test_a_filter_has_words_and_fields(text: str, is_there: bool) -> None:
     assert matches(row(model="gpt-4o", upstream="openai", tenant="River"), text) is is_there
 
 
+def test_streams_that_broke_are_found_by_one_word_as_on_the_page() -> None:
+    for text in ("broken", "outcome=broken"):
+        assert {state_of(row) for row in chosen(ROWS, text, "worst")} == {"upstream_reset"}
+
+
 def test_an_open_stream_is_found_by_its_state() -> None:
     assert [state_of(row) for row in chosen(ROWS, "outcome=silent", "worst")] == ["silent"]
     assert {state_of(row) for row in chosen(ROWS, "outcome=open", "worst")} == {"open"}

@@ -18,7 +18,7 @@ HELP_OF_KEYS = (
     ("home, end, g, G", "the first or last line"),
     ("enter", "the selected stream: its facts and its reads"),
     ("escape", "back; in the list: clear the filter"),
-    ("/", "filter: words in id, upstream, model, outcome or tenant; or FIELD=WORD, as outcome=truncated"),
+    ("/", "filter: words in id, upstream, model, outcome or tenant; or FIELD=WORD, as outcome=broken"),
     ("s, S", f"next or previous order: {', '.join(SORTS)}"),
     ("tab", "totals: processes, outcomes, tokens, cost, budgets, limits; and back"),
     ("space", "pause, and go on"),

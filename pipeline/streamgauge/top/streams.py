@@ -6,7 +6,7 @@ Colours are those of the page: a completed stream is good, one that its client l
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from streamgauge.live.stored import FINE
+from streamgauge.live.stored import BROKEN, FINE
 from streamgauge.top.columns import Column
 from streamgauge.top.words import UNKNOWN, age, count, parts, seconds, ticks
 
@@ -105,12 +105,12 @@ def _narrowed(column: Column, cells: Sequence[Cell]) -> Column:
 
 # --- filter and sort ------------------------------------------------------------------------------------------------
 
-# What a filter looks in, by the name that may stand before `=`.
+# What a filter looks in, by the name that may stand before `=`. As on the page, `broken` is any outcome that is a fault.
 FIELDS: Mapping[str, Callable[[Json], str]] = {
     "id": lambda row: str(row["id"]),
     "upstream": lambda row: str(row["upstream"] or ""),
     "model": lambda row: str(row["model"] or ""),
-    "outcome": state_of,
+    "outcome": lambda row: f"{state_of(row)} {BROKEN}" if _is_broken(row) else state_of(row),
     "tenant": lambda row: str(row["tenant"] or ""),
 }
 
@@ -127,6 +127,10 @@ def _has(row: Json, word: str) -> bool:
     return any(word in field(row).casefold() for field in FIELDS.values())
 
 
+def _is_broken(row: Json) -> bool:
+    return row["outcome"] is not None and row["outcome"] not in FINE
+
+
 def _number(row: Json, name: str) -> float:
     value = row[name]
     return -1.0 if value is None else float(value)
@@ -136,7 +140,7 @@ def _worst(row: Json) -> tuple[int, float]:
     """Silent streams, those silent longest first; broken ones, the newest first; open ones; the others, the newest first."""
     if row["outcome"] is None:
         return (3 if row["is_silent"] else 1), _number(row, "silent_s")
-    return (0 if row["outcome"] in FINE else 2), -_number(row, "ended_s_ago")
+    return (2 if _is_broken(row) else 0), -_number(row, "ended_s_ago")
 
 
 # By name: the order of the list (the largest first), and the one of /streams that chooses which open streams are listed.

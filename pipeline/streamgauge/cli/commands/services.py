@@ -103,7 +103,7 @@ examples:
       one view of all workers and taps: their sums, and which process a stream is at
   streamgauge top https://worker-1.internal:9465 --admin-token-file token
       those of another host, whose admin port requires a token
-  streamgauge top --once --filter outcome=truncated
+  streamgauge top --once --filter outcome=broken
       one picture, for scripts
   streamgauge top --output json | jq '.open.streams[] | select(.is_silent)'
 
