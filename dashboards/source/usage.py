@@ -107,7 +107,7 @@ _TOTALS = Row(
                     for kind in (*INPUT.split("|"), *OUTPUT.split("|"))
                 ),
             ),
-            labels={"upstream": Column("upstream"), "model": Column("model")},
+            labels={"upstream": Column("upstream", width=110), "model": Column("model", width=230)},
             values=(
                 Column("all", "short", decimals=1),
                 *(
@@ -235,11 +235,16 @@ _BILL = Row(
                     gauge("budget_unknown_streams", by=_BY_BUDGET, of="max"), "{{budget_key}} {{budget_value}} unknown"
                 ),
             ),
-            labels={"budget_key": Column("key"), "budget_value": Column("value")},
+            labels={"budget_key": Column("key", width=100), "budget_value": Column("value")},
             values=(
-                Column("share", "percentunit", (Threshold(None, GREEN), Threshold(0.8, YELLOW), Threshold(1.0, RED))),
+                Column(
+                    "share",
+                    "percentunit",
+                    (Threshold(None, GREEN), Threshold(0.8, YELLOW), Threshold(1.0, RED)),
+                    width=90,
+                ),
                 *(Column(name, USD) for name in ("spent", "budget", "forecast at the end")),
-                Column("unknown", "short", decimals=0),
+                Column("unknown", "short", decimals=0, width=90),
             ),
         ),
         Tile(
