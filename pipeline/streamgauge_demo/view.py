@@ -30,8 +30,8 @@ MAX_SHOWN = 200
 FRAMES_PER_SECOND = 8
 
 _STYLES = {"completed": "green", "client_abort": "yellow"}
-_COLUMNS = ("stream", "dialect", "model", "TTFT", "gaps p50", "gaps p95", "outcome", "finish", "usage")
-_RIGHT = ("TTFT", "gaps p50", "gaps p95", "usage")
+_COLUMNS = ("stream", "dialect", "model", "first token", "gaps p50", "gaps p95", "outcome", "finish", "usage")
+_RIGHT = ("first token", "gaps p50", "gaps p95", "usage")
 
 
 class View:
@@ -144,8 +144,8 @@ def _seen(outcomes: Counter[str]) -> str:
 
 def _line(record: Json) -> str:
     stream, dialect, model, first, middle, high, outcome, finish, usage = _cells(record)
-    timing = f"TTFT {first:>8}  gaps p50 {middle:>7} p95 {high:>7}"
-    return f"{stream:27} {dialect:18} {model:26} {timing}  {outcome_text(outcome, finish):24} {usage}".rstrip()
+    timing = f"first token {first:>7}  gaps p50 {middle:>6} p95 {high:>6}"
+    return f"{stream:27} {dialect:18} {model:26} {timing}  {outcome_text(outcome, finish):20} {usage}".rstrip()
 
 
 def _cells(record: Json) -> tuple[str, ...]:

@@ -108,6 +108,16 @@ def test_a_narrow_terminal_cuts_text_then_leaves_out_what_is_less_important(caps
     assert head.split() == ["stream", "2026-03-01", "model", "outcome", "ttft"]
 
 
+def test_the_first_text_is_shown_beside_a_first_token_of_reasoning(capsys: pytest.CaptureFixture[str]) -> None:
+    timing = make_timing(first_token_s=0.506, first_reasoning_s=0.506, first_content_s=1.074)
+    columns, rows = table_of([make_row(1).record, make_row(2, timing=timing).record], {}, whole=False)
+    print_fitted(columns, rows, 120)
+    head, plain, reasoned = capsys.readouterr().out.splitlines()
+    assert head.split()[5:8] == ["ttft", "first", "text"]
+    assert plain.split()[5:8] == ["200", "ms", "-"]
+    assert reasoned.split()[5:9] == ["506", "ms", "1.1", "s"]
+
+
 def test_an_output_that_is_no_terminal_has_whole_ids_times_and_names(capsys: pytest.CaptureFixture[str]) -> None:
     left_out, _, first, _ = lines(capsys, None)
     assert left_out == ""

@@ -70,7 +70,8 @@ def test_a_line_has_what_is_known_and_fits(terminal: Terminal) -> None:
     lines = StreamLines(terminal.fd)
     lines.show([(record(1, usage=make_usage(1_200, 50)), StreamCost(0.001, 0.002)), (record(2, **broken), None)])
     lines.show([(record(3), StreamCost(unknown="no_seller"))])
-    head, first, second, third = terminal.read().splitlines()
+    meaning, head, first, second, third = terminal.read().splitlines()
+    assert meaning == "ttft: time to the first token, reasoning included"
     assert head.split() == ["started", "stream", "model", "outcome", "ttft", "in+out", "tok/s", "cost"]
     assert first.split() == [
         "17:34:59Z", stream_id(1)[-8:], "gpt-4o-mini", "completed", "200", "ms", "1.2k+50", "40", "0.0030"
@@ -85,13 +86,13 @@ def test_a_line_has_what_is_known_and_fits(terminal: Terminal) -> None:
 def test_text_of_a_stream_does_not_move_the_cursor(terminal: Terminal) -> None:
     StreamLines(terminal.fd).show([(record(1, response_model="\x1b[2J\n"), None)])
     assert "\x1b" not in terminal.read()
-    assert len(terminal.text.splitlines()) == 2
+    assert len(terminal.text.splitlines()) == 3
 
 
 def test_of_a_large_batch_a_part_is_shown(terminal: Terminal) -> None:
     StreamLines(terminal.fd).show([(record(number), None) for number in range(MOST_LINES + 5)])
     lines = terminal.read().splitlines()
-    assert len(lines) == 1 + MOST_LINES + 1
+    assert len(lines) == 2 + MOST_LINES + 1
     assert lines[-1].startswith("and 5 more streams")
 
 
@@ -103,7 +104,7 @@ def test_a_terminal_that_takes_nothing_delays_nothing_and_is_told_later(monkeypa
         lines.show([(record(1), None), (record(2), None)])
     assert terminal.read() == ""
     lines.show([(record(3), None)])
-    assert terminal.read().splitlines()[1] == "2 streams were not shown: the terminal took no output"
+    assert terminal.read().splitlines()[2] == "2 streams were not shown: the terminal took no output"
     terminal.close()
     lines.show([(record(4), None)])
     lines.show([(record(5), None)])  # nothing is raised, and nothing is written to what has the number now

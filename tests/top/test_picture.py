@@ -84,7 +84,7 @@ def test_the_first_lines_say_what_is_wrong(width: int) -> None:
         "3 open, 1 silent. 41 finished since 22:13:20 UTC (30 min), 90.2 % completed: 37 completed, 4 upstream_reset"
         in text
     )
-    assert "First token p50 " in text
+    assert "First token, reasoning included: p50 " in text
     assert "; gaps p50 " in text
     assert "cost 1.23 USD" in text
     assert "Budget of feature lake: 2.50 of 2.00 USD (125%)" in text

@@ -94,6 +94,9 @@ _OTHERS = (
     Column("tenant", rank=4, least=6, optional=True),
     Column("outcome", least=12),
     Column("ttft", right=True),
+    Column(
+        "first text", rank=3, right=True, optional=True
+    ),  # there, if some stream began with reasoning or a tool call
     Column("in+out", rank=1, right=True),
     Column("cost", rank=2, right=True),
     Column("duration", rank=5, right=True),
@@ -135,7 +138,13 @@ def _cells(record: Json, tenants: Mapping[str, str], *, whole: bool) -> Iterator
     yield model_of(record) or NOTHING
     yield record.get("tenant") or tenants.get(record.get("credential_id") or "") or NOTHING
     yield ending(record)
-    yield duration(member(record, "timing", "first_token_s"))
+    first_token_s, first_text_s = (member(record, "timing", name) for name in ("first_token_s", "first_content_s"))
+    yield duration(first_token_s)
+    yield (
+        duration(first_text_s)
+        if first_text_s is not None and first_text_s > (first_token_s or first_text_s)
+        else NOTHING
+    )
     yield tokens(record["usage"], whole=whole)
     yield (usd or NOTHING) if whole else dollars(usd)
     yield duration(member(record, "timing", "end_s"))

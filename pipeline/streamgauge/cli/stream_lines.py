@@ -77,6 +77,7 @@ class StreamLines:
         width = self._width()
         if not self._has_head:
             self._has_head = True
+            yield "ttft: time to the first token, reasoning included"
             yield _line(_NAMES, width)
         if self._dropped:
             yield f"{self._dropped} streams were not shown: the terminal took no output"

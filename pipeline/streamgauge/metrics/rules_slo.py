@@ -116,7 +116,7 @@ def objectives_of_streams(objectives: Objectives) -> tuple[Objective, Objective]
             f"{count}\n- {fast}",
             count,
             "TimeToFirstTokenHigh",
-            "First tokens of {{ $labels.model }} at {{ $labels.upstream }} take longer than "
+            "First tokens, reasoning included, of {{ $labels.model }} at {{ $labels.upstream }} take longer than "
             f"{objectives.ttft:g} s, too often for the objective of {objectives.ttft_share:.5g}",
             "Compare the gaps between chunks (streamgauge_inter_chunk_latency_seconds). If they are normal, requests wait in "
             "a queue of the upstream.",

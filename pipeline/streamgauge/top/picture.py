@@ -200,7 +200,7 @@ def _began(total: Total) -> str:
 
 
 def _speed(total: Total) -> Text:
-    line = Text("First token ")
+    line = Text("First token, reasoning included: ")
     line.append(_quantiles(total, "first_token")).append("; gaps ").append(_quantiles(total, "gaps"))
     if total.a_minute is not None:
         line.append(f"; {total.a_minute:.1f} streams a minute")

@@ -49,8 +49,8 @@ examples:
 Keys for --by and --where: day, model, month, request_model, response_model, tap, upstream, dialect, endpoint, outcome,
 finish_reason, tenant, credential_id, service_tier, usage_source, request_digest, attempt, response_id, resumed_from,
 trace_id, upstream_host, cost_unknown, stream_id.
-Measures for --where, with =, !=, <, <=, > or >=: ttft (time to the first token) and duration in seconds, cost in USD, status
-(of HTTP). Write such a condition in quotes, since > and < are signs of the shell.
+Measures for --where, with =, !=, <, <=, > or >=: ttft (time to the first token, reasoning included) and duration in seconds,
+cost in USD, status (of HTTP). Write such a condition in quotes, since > and < are signs of the shell.
 The attributes of records (--attribute of `up` and `tap`) are keys, too.
 
 Totals: with_usage counts the streams that reported usage; a stream without usage adds nothing to the token sums, and is in
