@@ -200,6 +200,20 @@ def test_an_answer_is_kept_for_a_second(ledger: Ledger) -> None:
     assert streams.summary(()).hour.streams == 1
 
 
+def test_an_answer_that_took_long_is_kept_for_a_quarter_of_a_minute_at_most(ledger: Ledger) -> None:
+    clock = Clock()
+    streams = streams_of(ledger, clock=clock)
+
+    def slowly(*_: object) -> None:
+        clock.wall_s += 10.0
+
+    with each_statement(slowly):
+        streams.summary(())
+    store(ledger, 1, 10)
+    clock.wall_s += stored_streams.MOST_S + 1.0
+    assert streams.summary(()).hour.streams == 1
+
+
 def test_more_groups_than_are_shown_are_counted(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stored_streams, "MAX_GROUPS", 1)
     store(ledger, 1, 10, response_model="a")

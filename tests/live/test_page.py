@@ -15,15 +15,28 @@ from uuid import UUID
 import msgspec
 import pytest
 
+from streamgauge.core.capture.segments import Ending
 from streamgauge.core.limits import Limits
 from streamgauge.live.answers import Client, Responses, Uncaptured
 from streamgauge.live.http_pages import STATIC
 from streamgauge.live.view import LiveView, Scope
+from streamgauge.metrics.table import OUTCOMES
 from tests.each import check_each
 from tests.live import axe
 from tests.live.serving import Served, serving
-from tests.live.shown import BUSY, FAILED, SILENT, STALLED, busy_process, id_of, partly_priced_process, unpriced_process
+from tests.live.shown import (
+    BUSY,
+    FAILED,
+    SILENT,
+    STALLED,
+    busy_process,
+    ended,
+    id_of,
+    partly_priced_process,
+    unpriced_process,
+)
 from tests.live.streams import SECOND, Process, segment, token
+from tests.streams import MS
 
 pytestmark = pytest.mark.slow
 
@@ -230,6 +243,26 @@ def test_the_moment_of_an_error_is_on_the_timeline(browser: "Browser", served: S
         assert seen.errors == []
 
 
+def test_a_stream_that_broke_says_what_that_means(browser: "Browser") -> None:
+    process = Process()
+    process.take([segment(1, 0, [token(100 * MS)])], SECOND)
+    process.take([ended(1, 2 * SECOND, Ending.RESET)], 2 * SECOND)
+    with serving(process) as served, opened(browser, f"{served.url}/#{id_of(1)}") as (page, _):
+        until(page, "#verdict", "upstream_reset")
+        assert "the answer is incomplete" in page.inner_text("#meaning")
+        page.set_viewport_size({"width": 400, "height": 800})
+        columns = page.locator("#facts").evaluate(
+            "list => getComputedStyle(list).gridTemplateColumns.split(' ').length"
+        )
+        assert columns == 2
+
+
+def test_each_state_but_completed_and_open_has_its_meaning() -> None:
+    script = (UPLOT.parent / "timeline.js").read_text()
+    table = script[script.index("const MEANINGS") : script.index("};")]
+    assert set(re.findall(r"^  (\w+): ", table, re.MULTILINE)) == {*OUTCOMES, "silent"} - {"completed"}
+
+
 def test_an_unknown_stream_says_so(browser: "Browser", served: Served) -> None:
     with opened(browser, served.url) as (page, _):
         page.goto(f"{served.url}/#{UUID(int=1)}")
@@ -248,11 +281,25 @@ def test_an_empty_process_says_what_to_do(browser: "Browser") -> None:
         assert page.locator("table:visible").count() == page.locator("figure:visible").count() == 0
         assert page.locator(".empty:visible").count() == 1  # the sentence about the ledger, and no "none yet"
         assert seen.errors == []
+        assert "good" not in (page.locator("#tiles div[data-name='Completed'] .value").get_attribute("class") or "")
         picture(page, "empty")
+        page.set_viewport_size({"width": 400, "height": 800})
+        shown_until = page.locator("#start pre").bounding_box()
+        assert shown_until is not None
+        assert shown_until["y"] + shown_until["height"] < 800, "a phone shows what to do without scrolling"
+        page.set_viewport_size(VIEWPORT)
         served.do(lambda one: one.take([segment(1, 0, [token(0)])], SECOND))
         page.wait_for_selector("#streams tbody tr")
         assert page.locator("#start").is_hidden()
         assert page.get_by_text("No response has reported a rate limit yet.").is_visible()
+
+
+def test_an_hour_without_streams_leaves_the_filters_for_older_ones(browser: "Browser") -> None:
+    process = Process()
+    process.view.load([], process.clock.wall() - 3_600)
+    with serving(process) as served, opened(browser, served.url) as (page, _):
+        until(page, "#start-title", "No stream in the last hour")
+        assert page.locator("#filters").is_visible()
 
 
 def test_an_empty_worker_names_its_tap(browser: "Browser") -> None:
@@ -285,13 +332,13 @@ def test_finished_streams_are_of_the_last_hour_or_it_says_since_when(browser: "B
     process.clock.now = 3.0
     with serving(process) as served, opened(browser, served.url) as (page, _):
         since = "since 22:13 UTC (3.00 s)"
-        assert tile(page, "First token p50 / p95") == [UNKNOWN, "no stream has ended", since]
+        assert tile(page, "First token p50 / p95") == [UNKNOWN, "reasoning included", "no stream has ended", since]
         assert tile(page, "Streams a minute") == ["0", f"0 streams {since}"]
         assert page.get_by_role("heading", name="Since 22:13 UTC (3.00 s)", exact=True).is_visible()
         assert page.locator("#scope-note").is_hidden()
         served.do(lambda one: one.view.load([], one.clock.wall() - 3_600))
         until(page, "#tiles", "0 streams in the last hour")
-        assert tile(page, "First token p50 / p95") == [UNKNOWN, "no stream has ended"]
+        assert tile(page, "First token p50 / p95") == [UNKNOWN, "reasoning included", "no stream has ended"]
         assert page.get_by_role("heading", name="The last hour", exact=True).is_visible()
 
 

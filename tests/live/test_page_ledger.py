@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from streamgauge.cli import stored_streams
 from streamgauge.cli.stored_streams import LedgerStreams
 from streamgauge.core.record import Error
-from streamgauge.ledger import open_ledger
+from streamgauge.ledger import LedgerRow, open_ledger
 from streamgauge.ledger.row import row_of
 from streamgauge.live.view import Scope
 from streamgauge.prices import Prices
@@ -24,7 +25,7 @@ from tests.metrics.records import ABSENT, make_record, make_timing
 pytestmark = pytest.mark.slow
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, Page, Route
 
 # When the pages are opened: after the prices of the models began.
 NOW_S = 1_780_000_000.0
@@ -102,8 +103,12 @@ def until_listed(page: "Page", *numbers: int) -> None:
 def test_the_first_screen_is_the_hour_beside_yesterday(browser: "Browser", served: Served) -> None:
     with opened(browser, served.url) as (page, seen):
         page.set_viewport_size({"width": 1400, "height": 900})
-        assert tile(page, "First token p50 / p95") == ["200 ms / 200 ms", "yesterday 200 ms / 200 ms"]
-        assert tile(page, "Completed") == ["95.3 %", "yesterday 100.0 %", "2 broken, 1 left by the client"]
+        assert tile(page, "First token p50 / p95") == [
+            "200 ms / 200 ms",
+            "reasoning included",
+            "yesterday 200 ms / 200 ms",
+        ]
+        assert tile(page, "Completed") == ["95.3 %", "yesterday 100.0 %", "2 broken", "1 left by the client"]
         assert tile(page, "Streams a minute")[2] == "64 streams in the last hour"
         assert tile(page, "Cost")[2] == "1.6 % of the streams with usage have no price"
         last = page.locator("#tiles > div").last.bounding_box()
@@ -119,11 +124,28 @@ def test_the_first_screen_is_the_hour_beside_yesterday(browser: "Browser", serve
         picture(page, "hour")
 
 
+def test_the_tiles_name_the_slowest_model_and_where_streams_break(browser: "Browser", tmp_path: Path) -> None:
+    def of(number: int, **changes: Any) -> LedgerRow:
+        began = datetime.fromtimestamp(NOW_S - 60, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return row_of(make_record(stream_id=name_of(number), started_at=began, **changes))
+
+    where = f"sqlite:///{tmp_path / 'ledger.sqlite'}"
+    slow = {"response_model": "slow-model", "timing": make_timing(first_token_s=2.0), "upstream": "sansa"}
+    with open_ledger(where) as ledger:
+        ledger.insert([of(number, **(slow if number % 2 else {})) for number in range(20)])
+        ledger.insert([of(number, **slow, outcome="truncated") for number in range(20, 23)])
+        ledger.insert([of(23, outcome="truncated")])
+    with process_of(where) as served, opened(browser, served.url) as (page, _):
+        assert "slowest: slow-model, p95 2.00 s" in tile(page, "First token p50 / p95")
+        assert tile(page, "Completed")[1] == "4 broken, 3 of them at sansa"
+        assert page.locator("#tiles .bad", has_text="4 broken").is_visible()
+
+
 def test_the_time_of_the_first_text_is_chosen_by_a_switch(browser: "Browser", served: Served) -> None:
     with opened(browser, f"{served.url}/?model=own-model") as (page, _):
         assert tile(page, "First token p50 / p95")[0] == "9.00 s / 9.00 s"
         page.locator("#first").select_option("text")
-        assert tile(page, "First text p50 / p95")[0] == "12.0 s / 12.0 s"
+        assert tile(page, "First text p50 / p95")[:2] == ["12.0 s / 12.0 s", "without reasoning"]
 
 
 def test_the_worst_come_first_and_a_client_that_left_is_no_error(browser: "Browser", served: Served) -> None:
@@ -166,6 +188,24 @@ def test_a_stream_is_found_by_a_part_of_its_id(browser: "Browser", served: Serve
         assert page.url == f"{served.url}/?id={short(OLD)}"
         page.get_by_role("searchbox", name="Stream id").fill("xyz")
         until(page, "#status", "id is a stream id, its beginning or its end")
+
+
+def test_numbers_do_not_wait_for_a_long_search(browser: "Browser", served: Served) -> None:
+    with opened(browser, served.url) as (page, seen):
+        held: list[Route] = []
+
+        def hold(route: "Route") -> None:  # Playwright takes no bound method of a list
+            held.append(route)
+
+        page.route("**/finished?*", hold)
+        page.goto(f"{served.url}/?outcome=broken&time=")
+        until(page, "#streams-note", "Searching the ledger")
+        assert tile(page, "Streams a minute")[2] == "64 streams in the last hour"
+        assert page.locator("#streams-empty").is_hidden()
+        held[0].continue_()
+        until_listed(page, LIMITED, FAILED, OLD)
+        page.unroute("**/finished?*")
+        assert seen.errors == []
 
 
 def test_streams_between_two_times(browser: "Browser", served: Served) -> None:
@@ -236,6 +276,20 @@ def test_the_pages_of_two_workers_show_their_sum(browser: "Browser", url: str) -
             assert tile(page, "Streams a minute")[2] == "64 streams in the last hour"
             assert "in this worker's partitions" in tile(page, "Silent (over 30 s)")
             assert "are of all workers that share this ledger" in page.inner_text("#scope-note")
+
+
+def test_numbers_that_are_older_than_the_list_say_their_time(
+    browser: "Browser", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(stored_streams, "LEAST_S", 1_000.0)
+    monkeypatch.setattr(stored_streams, "MOST_S", 1_000.0)
+    process = Process()  # it began at 22:13:20
+    with open_ledger(f"sqlite:///{tmp_path / 'ledger.sqlite'}") as ledger:
+        stored = LedgerStreams(ledger, "the ledger", {}, process.clock.wall, process.clock)
+        with serving(process, stored=stored) as served, opened(browser, served.url) as (page, _):
+            assert "as of" not in page.inner_text("#numbers-title")
+            served.do(lambda one: setattr(one.clock, "now", 9.0))
+            until(page, "#numbers-title", ", as of 22:13:20 UTC, 9 s ago")
 
 
 def test_a_ledger_that_is_gone_is_said_and_the_numbers_stay(browser: "Browser", tmp_path: Path) -> None:

@@ -39,9 +39,11 @@ MAX_TIMED = 50_000
 # Groups of each kind in an answer.
 MAX_GROUPS = 50
 # Answers may take this share of a CPU: until enough time has passed, the request gets the last answer again, for at least
-# LEAST_S (seconds). MAX_KEPT: different requests with a last answer.
+# LEAST_S, and at most MOST_S, after which it is too old beside the list of streams (seconds). MAX_KEPT: different requests
+# with a last answer.
 SHARE = 0.05
 LEAST_S = 1.0
+MOST_S = 15.0
 MAX_KEPT = 16
 # How old a last answer may be for a page that is opened (seconds).
 RECENT_S = 60.0
@@ -122,7 +124,7 @@ class _Answers(Generic[Question, Answer]):
                 except LedgerUnavailableError as error:
                     raise NoAnswerError(str(error)) from error
                 ended_s = self._clock()
-                until_s = ended_s + max(LEAST_S, (ended_s - began_s) / SHARE)
+                until_s = ended_s + min(max(LEAST_S, (ended_s - began_s) / SHARE), MOST_S)
             self._kept[question] = answer, until_s, ended_s
             if len(self._kept) > MAX_KEPT:
                 del self._kept[next(iter(self._kept))]

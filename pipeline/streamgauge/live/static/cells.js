@@ -15,6 +15,9 @@ export const UNKNOWN = "–";
 const KINDS = { completed: "good", client_abort: "warn", http_error: "other", open: "", silent: "bad" };
 export const outcomeKind = (name) => KINDS[name] ?? "bad";
 
+// An error in one word, as in `ledger query`: its code says more than its type.
+export const errorWord = (error) => error.code ?? error.type ?? error.phase;
+
 // The end of a stream id: ids begin with their time, so those of one minute begin alike. `ledger show` takes it.
 export const shortId = (id) => id.slice(-8);
 

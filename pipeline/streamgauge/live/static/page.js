@@ -198,12 +198,13 @@ function showStart({ live, summary, finished }) {
 }
 
 // The first screen. `reading`: the answers are those of the process alone, until its ledger is read.
-function showNumbers({ live, summary, finished, reading }) {
+// `searching`: the list is not there yet.
+function showNumbers({ live, summary, finished, reading, searching }) {
   byId("scope-note").textContent = scopeText(live);
   byId("scope-note").hidden = !byId("scope-note").textContent;
   document.title = live.open.silent ? `${live.open.silent} silent - Streamgauge` : "Streamgauge";
   showTiles(summary, live, valueOf("first"), reading);
-  showStreams(live.open, finished, summary);
+  showStreams(live.open, finished, summary, searching);
 }
 
 function showOverview(answers) {
@@ -250,22 +251,31 @@ function say(text) {
 }
 
 const NOTHING = { source: "ledger", streams: [], more: false };
+// How long the list may take before the numbers are shown without it: a search through all of a large ledger takes long.
+const LIST_MS = 700;
 
-async function askedFor(id) {
-  if (id) return [await fetched(`streams/${encodeURIComponent(id)}`)];
+const later = (ms) => new Promise((resolve) => { setTimeout(resolve, ms); });
+
+async function askForOverview(number) {
   const ended = finishedQuery();
-  return Promise.all([
-    fetched(`streams?limit=${isFiltered() ? MOST_OPEN_ROWS : OPEN_ROWS}`),
-    fetched(`summary?${choiceQuery()}`),
-    ended ? fetched(`finished?${ended}`) : { answer: NOTHING },
-  ]);
+  let found = false;
+  const list = (ended ? fetched(`finished?${ended}`) : Promise.resolve({ answer: NOTHING })).finally(() => { found = true; });
+  list.catch(() => {}); // it is awaited below, unless the numbers fail
+  const numbers = await Promise.all([fetched(`streams?limit=${isFiltered() ? MOST_OPEN_ROWS : OPEN_ROWS}`), fetched(`summary?${choiceQuery()}`)]);
+  await Promise.race([list, later(LIST_MS)]);
+  const [live, summary] = numbers.map((one) => one.answer);
+  if (!found && live && summary && number === asked) {
+    showProcess(live);
+    showNumbers({ live, summary, finished: NOTHING, searching: true });
+  }
+  return [...numbers, await list];
 }
 
 async function update() {
   const id = location.hash.slice(1);
   const number = (asked += 1);
   try {
-    const answers = await askedFor(id);
+    const answers = await (id ? Promise.all([fetched(`streams/${encodeURIComponent(id)}`)]) : askForOverview(number));
     if (number !== asked || id !== location.hash.slice(1)) return;
     const problem = answers.map((one) => one.problem).find(Boolean);
     if (id) {

@@ -1,6 +1,6 @@
 // Open and finished streams as one list, and the filters of the page, which are in its address.
 
-import { UNKNOWN, count, element, fill, money, outcomeKind, seconds, shortId, ticks } from "./cells.js";
+import { UNKNOWN, count, element, errorWord, fill, money, outcomeKind, seconds, shortId, ticks } from "./cells.js";
 import { periodText } from "./summary.js";
 
 const byId = (id) => document.getElementById(id);
@@ -129,9 +129,8 @@ const state = (row) => row.outcome ?? (row.is_silent ? "silent" : "open");
 function outcomeCell(row) {
   const name = state(row);
   const status = row.status_code >= 300 ? `${row.status_code} ` : "";
-  const type = row.error ? row.error.type ?? row.error.code : null;
   const word = row.is_silent ? `silent for ${seconds(row.silent_s)}` : name;
-  return { text: type ? `${status}${word}: ${type}` : `${status}${word}`, kind: outcomeKind(name) };
+  return { text: row.error ? `${status}${word}: ${errorWord(row.error)}` : `${status}${word}`, kind: outcomeKind(name) };
 }
 
 function when(row) {
@@ -143,7 +142,13 @@ function when(row) {
 
 const link = (row) => element("a", { href: `#${row.id}`, title: row.id }, shortId(row.id));
 
-export function showStreams(open, finished, summary) {
+let listed = null; // the query whose streams are listed
+
+// `searching`: finished streams are still searched. Meanwhile the list stays as it is, unless it was of other filters.
+export function showStreams(open, finished, summary, searching) {
+  const query = String(finishedQuery());
+  if (searching && listed === query) return;
+  if (!searching) listed = query;
   const finishedIds = new Set(finished.streams.map((row) => row.id));
   const rows = [...open.streams.filter((row) => !finishedIds.has(row.id) && isWantedOpen(row)), ...finished.streams].sort(ORDERS[valueOf("sort")]);
   const longest = Math.max(1, ...rows.flatMap((row) => row.ticks ?? []));
@@ -162,11 +167,11 @@ export function showStreams(open, finished, summary) {
     { title: "Last minute", wide: true, cell: (row) => (row.ticks ? ticks(row.ticks, longest) : "") },
   ], rows, (row) => row.id);
   byId("more").hidden = !finished.more || limit >= MOST;
-  byId("streams-note").textContent = [
+  byId("streams-note").textContent = searching ? "Searching the ledger" : [
     `${count(rows.length)} shown`,
     open.not_shown ? `${count(open.not_shown)} more are open` : "",
     finished.more ? "more have ended" : "",
   ].filter(Boolean).join(", ");
-  byId("streams-empty").hidden = rows.length > 0;
+  byId("streams-empty").hidden = rows.length > 0 || Boolean(searching);
   byId("streams-empty").textContent = isFiltered() ? "No stream matches the filters." : `No stream is open, and none has ended ${periodText(summary)}.`;
 }

@@ -11,6 +11,14 @@ const brokenOf = (outcomes) =>
 
 // How long the numbers have been counted (seconds).
 const countedS = (summary) => (Date.parse(summary.now) - Date.parse(summary.since)) / 1000;
+// The ledger is read for a small share of a CPU: its numbers may be older than the list of streams (seconds).
+const OLD_S = 5;
+
+function asOf(summary, live) {
+  const age = (Date.parse(live.now) - Date.parse(summary.now)) / 1000;
+  return age > OLD_S ? `, as of ${summary.now.slice(11, 19)} UTC, ${age} s ago` : "";
+}
+
 export const isWhole = (summary) => countedS(summary) >= 3599;
 
 export function periodText(summary) {
@@ -32,15 +40,33 @@ function priceNote({ cost_usd: cost, priced, unpriced, streams }) {
   return priced ? `of ${plural(priced, "stream")}` : "no stream has reported its usage";
 }
 
-function completedNote({ streams, outcomes }) {
-  if (!streams) return "no stream has ended";
-  const parts = [[brokenOf(outcomes), "broken"], [outcomes.client_abort ?? 0, "left by the client"]];
-  return parts.filter(([number]) => number).map(([number, word]) => `${count(number)} ${word}`).join(", ") || "none broken";
+function completedNotes({ streams, outcomes }, upstreams) {
+  if (!streams) return ["no stream has ended"];
+  const broken = brokenOf(outcomes);
+  const [worst] = [...(upstreams ?? [])].sort((one, other) => brokenOf(other.numbers.outcomes) - brokenOf(one.numbers.outcomes));
+  const most = upstreams?.length > 1 ? brokenOf(worst.numbers.outcomes) : 0;
+  const where = 2 * most > broken ? `, ${count(most)} of them at ${worst.name ?? UNKNOWN}` : "";
+  return [
+    broken ? element("span", { class: "bad" }, `${count(broken)} broken${where}`) : "none broken",
+    outcomes.client_abort ? `${count(outcomes.client_abort)} left by the client` : null,
+  ];
+}
+
+// The slowest model is named if it has this share of the streams, and takes this many times as long as the fastest one.
+const SLOWEST_SHARE = 0.05, SLOWER = 1.5;
+
+function slowestNote({ hour, models }, key) {
+  const known = (models ?? []).filter(({ numbers }) => numbers[key] && numbers.streams >= SLOWEST_SHARE * hour.streams);
+  const times = known.map(({ name, numbers }) => [numbers[key].p95_s, name]).sort(([one], [other]) => other - one);
+  if (times.length < 2 || times[0][0] < SLOWER * times.at(-1)[0]) return null;
+  return `slowest: ${times[0][1] ?? UNKNOWN}, p95 ${seconds(times[0][0])}`;
 }
 
 // Streams by minute, from an hour ago to now; broken ones as bars below the line.
-function sparkline({ minutes, streams, broken, now }) {
-  const last = Math.floor(Date.parse(now) / 60000) * 60;
+function sparkline(summary) {
+  const { minutes, streams, broken, now } = summary;
+  const present = Math.floor(Date.parse(now) / 60000) * 60;
+  const last = countedS(summary) < 120 ? present : present - 60; // a part of a minute would look like a fall
   const places = new Map(minutes.map((start, at) => [start, at]));
   const at = (values) => Array.from({ length: MINUTES }, (_, back) => values[places.get(last - 60 * (MINUTES - 1 - back))] ?? 0);
   const [all, bad] = [at(streams), at(broken)];
@@ -49,7 +75,7 @@ function sparkline({ minutes, streams, broken, now }) {
   const sum = all.reduce((total, number) => total + number, 0);
   const set = (node, values) => Object.entries(values).forEach(([name, value]) => node.setAttribute(name, value));
   set(picture, { class: "spark", viewBox: "0 0 120 28", preserveAspectRatio: "none", role: "img",
-    "aria-label": `${count(sum)} streams began in the last ${MINUTES} minutes, at most ${count(most)} a minute` });
+    "aria-label": `${count(sum)} streams began in ${MINUTES} minutes, at most ${count(most)} a minute` });
   const line = document.createElementNS(SVG, "polyline");
   set(line, { points: all.map((number, x) => `${(x * 120) / (MINUTES - 1)},${(27 - (26 * number) / most).toFixed(1)}`).join(" ") });
   bad.forEach((number, x) => {
@@ -80,15 +106,16 @@ export function showTiles(summary, live, first, reading) {
   const rate = (numbers, over) => (numbers.streams / over).toFixed(numbers.streams / over < 10 ? 1 : 0);
   const { open, silent_seconds: limit, responses } = live;
   byId("tiles").replaceChildren(
-    tile(first === "text" ? "First text p50 / p95" : "First token p50 / p95", pair(hour[key]), [before((numbers) => pair(numbers[key])), counted(hour[key]), since]),
+    tile(first === "text" ? "First text p50 / p95" : "First token p50 / p95", pair(hour[key]), [first === "text" ? "without reasoning" : "reasoning included", slowestNote(summary, key), before((numbers) => pair(numbers[key])), counted(hour[key]), since]),
     tile("Time per output token p95", hour.per_token ? seconds(hour.per_token.p95_s) : UNKNOWN, [before((numbers) => (numbers.per_token ? seconds(numbers.per_token.p95_s) : UNKNOWN)), counted(hour.per_token), since]),
-    tile("Completed", share(hour), [before(share), completedNote(hour), since], hour.streams && !brokenOf(hour.outcomes) ? "good" : ""),
+    tile("Completed", share(hour), [before(share), ...completedNotes(hour, summary.upstreams), since], hour.streams && !brokenOf(hour.outcomes) ? "good" : ""),
     tile("Streams a minute", hour.streams ? rate(hour, minutes) : "0", [before((numbers) => rate(numbers, 60)), `${plural(hour.streams, "stream")} ${periodText(summary)}`], "", sparkline(summary)),
     tile("Cost", costText(hour), [before(costText), priceNote(hour), since]),
     tile(`Silent (over ${limit} s)`, count(open.silent), [`of ${count(open.total)} open now`, live.partitions === null ? null : "in this worker's partitions"], open.silent ? "bad" : ""),
     ...(responses && responses.captured < responses.seen ? [tile("Responses with a record", percent(responses.captured, responses.seen), [`of ${count(responses.seen)} that this tap has counted`])] : []),
   );
-  byId("numbers-title").textContent = isWhole(summary) ? "The last hour" : `${periodText(summary)[0].toUpperCase()}${periodText(summary).slice(1)}`;
+  const title = isWhole(summary) ? "The last hour" : `${periodText(summary)[0].toUpperCase()}${periodText(summary).slice(1)}`;
+  byId("numbers-title").textContent = `${title}${asOf(summary, live)}`;
   const note = byId("numbers-note");
   note.textContent = reading
     ? "Streams that ended in this time, as this process has counted them. Its ledger is being read."

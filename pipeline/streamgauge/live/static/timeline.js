@@ -1,6 +1,6 @@
 // Shows one stream: its facts, the gaps between its reads, and a table of all reads that are kept.
 
-import { UNKNOWN, count, describe, fill, outcomeKind, seconds } from "./cells.js";
+import { UNKNOWN, count, describe, element, errorWord, fill, outcomeKind, seconds } from "./cells.js";
 import { gaps } from "./charts.js";
 
 const byId = (id) => document.getElementById(id);
@@ -39,7 +39,9 @@ function showCourse({ timing }, end, isOpen) {
   );
   const key = document.createElement("p");
   key.className = "empty";
-  key.textContent = `Request, ${words.join(", ")}.`;
+  const colour = (name, word) => [element("span", { class: `key ${name}` }), ` ${word} `];
+  key.append(...colour("waiting", "waiting"), ...colour("generating", "generating"), ...(until < last ? colour("after", "after the last token") : []),
+    `\u2013 request, ${words.join(", ")}.`);
   place.replaceChildren(picture, key);
 }
 
@@ -49,13 +51,25 @@ function costText(cost, unknown, source) {
   return source === "ledger" ? "unknown" : UNKNOWN;
 }
 
+// What a state means, for who sees it for the first time.
+const MEANINGS = {
+  client_abort: "The client left before the end. This is no error of the upstream.",
+  http_error: "The upstream refused the request: no stream began.",
+  stream_error: "The upstream sent an error inside the stream: what came before it is incomplete.",
+  truncated: "The response ended, but not as a stream of its API format ends: the answer is incomplete.",
+  upstream_reset: "The upstream's connection broke before the response had ended: the answer is incomplete.",
+  timeout: "Nothing came from the upstream for so long that the tap ended the stream.",
+  abandoned: "The tap ended without a report of how this stream ended.",
+  silent: "More output is due, and none has come for long.",
+};
+
 // What happened, in one sentence.
 function verdict(stream, state, errorAt) {
   if (stream.error) {
     const status = stream.status_code >= 300 ? `${stream.status_code} ` : "";
     const at = errorAt ?? stream.end_s;
     const after = at === null ? "" : `, after ${seconds(at)}`;
-    return `${status}${state}: ${stream.error.type ?? stream.error.code ?? "unknown error"}${after}`;
+    return `${status}${state}: ${errorWord(stream.error)}${after}`;
   }
   return stream.outcome === null ? `${state} for ${seconds(stream.open_s)}` : `${state}${stream.end_s === null ? "" : ` after ${seconds(stream.end_s)}`}`;
 }
@@ -67,6 +81,8 @@ export function showTimeline({ stream, reads, skipped_reads, error_at_s, steps, 
   const state = stream.outcome ?? (stream.is_silent ? "silent" : "open");
   byId("verdict").textContent = verdict(stream, state, error_at_s);
   byId("verdict").className = outcomeKind(state);
+  byId("meaning").textContent = MEANINGS[state] ?? "";
+  byId("meaning").hidden = !(state in MEANINGS);
   showCourse(record, stream.end_s ?? stream.open_s, stream.outcome === null);
   describe(byId("facts"), [
     ["Upstream", stream.upstream ?? UNKNOWN],
@@ -77,7 +93,7 @@ export function showTimeline({ stream, reads, skipped_reads, error_at_s, steps, 
     ["Error", errorText(stream.error), stream.error ? "bad" : ""],
     ...(error_at_s === null ? [] : [["Error came after", seconds(error_at_s)]]),
     ["HTTP status", stream.status_code ?? UNKNOWN],
-    ["Started at (UTC)", stream.started_at ?? UNKNOWN],
+    ["Started at (UTC)", stream.started_at === null ? UNKNOWN : stream.started_at.slice(0, 23).replace("T", " ")],
     ["First token, reasoning included", seconds(stream.first_token_s)],
     ["First text", seconds(record.timing.first_content_s)],
     ["Time per output token", seconds(record.timing.inter_token_latency_s)],
