@@ -3,8 +3,9 @@
     python -m tests.live.pictures docs [FOLDER]                the pictures of the documents (two minutes)
     python -m tests.live.pictures all FOLDER [--ledger URL]    all states of the page and of `top` (five minutes)
 
-`all`: the page with nothing, with live streams, with an hour of history, with a broken stream, and with the ledger that
-`--ledger` names (`tests/live/filled.py` makes one), each at 1400x900 and 400x800, light and dark; `top` at 80x24 and 200x60.
+`all`: the page with nothing (`empty`), with live streams and a broken one, and `top` (`live`), with an hour of streams
+(`hour`), and with the ledger that `--ledger` names (`large`; `tests/live/filled.py` makes one): each at 1400x900 and
+400x800, light and dark, `top` at 80x24 and 200x60. In place of `all` the name of a scene makes it alone.
 """
 
 import argparse
@@ -26,22 +27,28 @@ from tests.top.screens import Screen, on_screen
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
+SCENES = ("empty", "live", "hour", "large")
 FOLDER = Path("docs/images")
 # The demo has played each of its scenarios once by then, and begins again (seconds).
 PLAYED_S = 45
 SIZE = (1280, 860)
 SIZES = ((1400, 900), (400, 800))
+# The port that `top` asks if it is not told another one.
+ADMIN = "127.0.0.1:9464"
 TERMINALS = ((80, 24), (200, 60))
 # The moving picture: its terminal, and the time between two screens, in seconds.
 COLUMNS, LINES, STEP_S = 100, 26, 1.0
+# Its screens of `top`, and the keys that are pressed before some of them: a filter, then the first stream.
+STEPS = 13
+PRESSED = {7: "/broken", 9: "\r", 11: "\r"}
 HOURS = 26  # of the ledger with an hour of history: with the same hour of yesterday
 STREAMS_AN_HOUR = 600
 
 
 @contextmanager
-def demo(folder: Path) -> Iterator[Running]:
+def demo(folder: Path, *options: str) -> Iterator[Running]:
     """The demo, when it has played its scenarios."""
-    flags = ["--serve", "--data-dir", f"{folder / 'demo'}", "--admin", "127.0.0.1:0"]
+    flags = ["--serve", "--data-dir", f"{folder / 'demo'}", *options]
     with start("demo", flags, folder / "demo") as process:
         wait_until_ready(process)
         time.sleep(PLAYED_S)
@@ -61,25 +68,31 @@ def up(folder: Path, name: str, ledger: str | None = None) -> Iterator[Running]:
 def documents(folder: Path) -> None:
     """Writes page.png, of all streams, stream.png, of one with a long gap, and top.svg, which moves."""
     folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as place, started_browser() as browser, demo(Path(place)) as process:
+    with (
+        tempfile.TemporaryDirectory() as place,
+        started_browser() as browser,
+        demo(Path(place), "--admin", ADMIN) as process,
+    ):
         _picture(browser, process.admin, "light", SIZE, folder / "page.png")
         _picture(browser, f"{process.admin}/#{_with_long_gap(process)}", "dark", SIZE, folder / "stream.png")
         (folder / "top.svg").write_text(_moving(process))
 
 
-def everything(folder: Path, million: str | None) -> None:
-    """Writes all pictures. `million`: the URL of a large ledger."""
+def states(folder: Path, scenes: Sequence[str], large: str | None) -> None:
+    """Writes the pictures of some SCENES. `large`: the URL of a ledger."""
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as name, started_browser() as browser:
         place = Path(name)
-        with up(place, "empty") as process:
-            _pictures(browser, process.admin, folder, "empty")
-        with demo(place) as process:
-            _pictures(browser, process.admin, folder, "live")
-            _pictures(browser, f"{process.admin}/#{_broken(process)}", folder, "broken")
-            _terminals(browser, process, folder)
-        for scene, ledger in (("hour", f"sqlite:///{place / 'hour.sqlite'}"), ("million", million)):
-            if ledger is not None:
+        if "empty" in scenes:
+            with up(place, "empty") as process:
+                _pictures(browser, process.admin, folder, "empty")
+        if "live" in scenes:
+            with demo(place, "--admin", "127.0.0.1:0") as process:
+                _terminals(browser, process, folder)
+                _pictures(browser, process.admin, folder, "live")
+                _pictures(browser, f"{process.admin}/#{_broken(process)}", folder, "broken")
+        for scene, ledger in (("hour", f"sqlite:///{place / 'hour.sqlite'}"), ("large", large)):
+            if scene in scenes and ledger is not None:
                 hours = HOURS if scene == "hour" else 1
                 fill(ledger, STREAMS_AN_HOUR * hours, hours / 24, time.time())
                 with up(place, scene, ledger) as process:
@@ -158,8 +171,8 @@ def _read(screen: Screen, seconds: float) -> None:
 def _moving(process: Running) -> str:
     """The demo's first lines, then `top`: its list, and a stream that broke."""
     prompt = "\x1b[32m$\x1b[0m "
-    said = [line.partition(" streamgauge: ")[2] for line in process.log.splitlines()[:1]]
-    above = [f"{prompt}.venv/bin/streamgauge demo --serve", *said]
+    said = process.log.partition(" streamgauge: ")[2].partition(", data in ")[0]
+    above = [f"{prompt}.venv/bin/streamgauge demo --serve --admin {ADMIN}", said]
     shown = [
         Shown(0.0, (above[0],)),
         Shown(1.0, tuple(above)),
@@ -168,29 +181,24 @@ def _moving(process: Running) -> str:
     began_s = 4.5
     with on_screen(_address(process), "--interval", "1", columns=COLUMNS, lines=LINES) as screen:
         screen.wait_for(lambda text: "completed" in text, "finished stream")
-        for step in range(18):
-            if step == 10:
-                screen.press("/broken")
-            if step == 12:
-                screen.press("\r")
-            if step == 13:
-                screen.press("\r")
+        for step in range(STEPS):
+            screen.press(PRESSED.get(step, ""))
             _read(screen, STEP_S)
             shown.append(Shown(began_s + step * STEP_S, tuple(screen.styled)))
     title = "A terminal: the demo starts, then streamgauge top lists its streams and shows one that broke"
-    return svg_of(shown, COLUMNS, LINES, title, end_s=began_s + 21)
+    return svg_of(shown, COLUMNS, LINES, title, end_s=began_s + (STEPS + 3) * STEP_S)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("what", choices=("docs", "all"))
+    parser.add_argument("what", choices=("docs", "all", *SCENES))
     parser.add_argument("folder", type=Path, nargs="?", default=FOLDER)
     parser.add_argument("--ledger")
     given = parser.parse_args(arguments)
     if given.what == "docs":
         documents(given.folder)
     else:
-        everything(given.folder, given.ledger)
+        states(given.folder, SCENES if given.what == "all" else [given.what], given.ledger)
     return 0
 
 

@@ -46,8 +46,9 @@ def svg_of(screens: Sequence[Shown], columns: int, lines: int, title: str, end_s
     names = {time: f"t{number}" for number, time in enumerate(times)}
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:g} {height:g}" width="{width:g}" height="{height:g}"'
+        ' font-family="ui-monospace,\'DejaVu Sans Mono\',Menlo,Consolas,monospace" font-size="14"'
         f' role="img" aria-labelledby="title"><title id="title">{html.escape(title)}</title>',
-        f"<style>text{{font:14px ui-monospace,'DejaVu Sans Mono',Menlo,Consolas,monospace;fill:{TEXT};white-space:pre}}",
+        "<style>text{white-space:pre}",
     ]
     if len(screens) > 1:
         parts += [_rule(names[time], *time, end_s) for time in times]
@@ -56,7 +57,7 @@ def svg_of(screens: Sequence[Shown], columns: int, lines: int, title: str, end_s
     for time in times:
         drawn = "".join(_line(run) for run in runs if (run.begin_s, run.end_s) == time)
         hidden = ' visibility="hidden"' if time[1] < end_s else ""
-        parts.append(f'<g class="{names[time]}"{hidden}>{drawn}</g>')
+        parts.append(f'<g class="{names[time]}" fill="{TEXT}"{hidden}>{drawn}</g>')
     return "\n".join([*parts, "</svg>\n"])
 
 
@@ -88,9 +89,7 @@ def _line(run: _Run) -> str:
     y, column, parts = SPACE + run.row * LINE, 0, []
     for piece in text.divide(sorted({0, *(edge for span in text.spans for edge in (span.start, span.end))})):
         size = cell_len(piece.plain)
-        style = Style.combine(
-            [Style.parse(str(span.style)) if isinstance(span.style, str) else span.style for span in piece.spans]
-        )
+        style = Style.combine([Style.null(), *(_style(span.style) for span in piece.spans)])
         fill, back = _fill(style), None
         if style.reverse:
             fill, back = PAGE, _fill(style) or TEXT
@@ -106,6 +105,10 @@ def _line(run: _Run) -> str:
             )
         column += size
     return "".join(parts)
+
+
+def _style(style: str | Style) -> Style:
+    return Style.parse(style) if isinstance(style, str) else style
 
 
 def _fill(style: Style) -> str | None:

@@ -18,6 +18,8 @@ from tests.running import CLEAN, PATIENCE_S
 
 _LINE = re.compile(r"\x1b\[(\d+);1H\x1b\[2K([^\x1b]*(?:\x1b\[[0-9;]*m[^\x1b]*)*)|\x1b\[2J")
 _STYLE = re.compile(r"\x1b\[[0-9;]*m")
+# Characters of a line with its styles.
+_LONGEST_LINE = 8_000
 _REST = re.compile(r"\x1b[^\x1b]*$")
 
 
@@ -66,11 +68,16 @@ class Screen:
     @property
     def lines(self) -> list[str]:
         """The lines of the screen."""
-        return [_STYLE.sub("", line) for line in self.styled]
+        return [_STYLE.sub("", self._shown.get(number, "")) for number in range(1, max(self._shown, default=0) + 1)]
 
     @property
     def styled(self) -> list[str]:
-        """The lines of the screen with the escape sequences of their styles."""
+        """The lines of the screen with the escape sequences of their styles. The command must be waiting: what it wrote last
+        counts as a whole line.
+        """
+        found = [*_LINE.finditer(self._text[-_LONGEST_LINE:])]
+        if found and found[-1][1] is not None:
+            self._shown[int(found[-1][1])] = found[-1][2]
         return [self._shown.get(number, "") for number in range(1, max(self._shown, default=0) + 1)]
 
     @property
