@@ -57,9 +57,11 @@ def hand_in(process: RecorderProcess, *messages: Message) -> None:
 
 
 def test_waiting_segments_are_written_when_they_are_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "streamgauge.recorder.process.FLUSH_NS", 60_000_000_000
-    )  # all of it, however slow the machine is
+    for name in (
+        "FLUSH_NS",
+        "BUNDLE_NS",
+    ):  # no flush is due by time, and a flush takes all, however slow the machine is
+        monkeypatch.setattr(f"streamgauge.recorder.process.{name}", 60_000_000_000)
     with recording(tmp_path) as (process, spool):
         for stream in range(180):
             hand_in(process, opened(stream=stream), *arrivals(head(SSE), stream=stream))
