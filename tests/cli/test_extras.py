@@ -61,6 +61,12 @@ def test_a_plain_installation_imports_a_tap_and_its_processes(installed: dict[st
     assert (done.returncode, done.stderr) == (DONE, "")
 
 
+def test_a_collector_does_not_import_the_command_line(installed: dict[str, Path]) -> None:
+    """The declarations of all commands were an eighth of what it imported, and each start of a tap waits for that."""
+    program = "import streamgauge.cli.collector, streamgauge.cli.shipping, sys; print('click' in sys.modules)"
+    assert python(installed[""], "-c", program).stdout == "False\n"
+
+
 def test_the_help_of_each_command_needs_no_extra(installed: dict[str, Path]) -> None:
     calls = [["--help"], *([*path.split(), "--help"] for path in COMMANDS)]
     program = f"from streamgauge.cli.main import main\nfor words in {calls!r}:\n    assert main(words) == 0, words\n"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from streamgauge.cli.settings import SECRET, without_password
 from streamgauge.errors import DONE, USAGE
 from streamgauge.ledger import open_ledger
+from streamgauge.runtime.redaction import SECRET, without_password
 from streamgauge.settings.declarations import SETTINGS
 from tests.running import here
 

@@ -5,7 +5,6 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from streamgauge import __version__
-from streamgauge.cli.settings import shown_settings
 from streamgauge.errors import UsageFault
 from streamgauge.metrics.admin_access import Access, Token
 from streamgauge.metrics.admin_log import AdminLog
@@ -70,6 +69,8 @@ def _admin_log(settings: Settings) -> AdminLog | None:
         log = AdminLog(settings.admin_log)
     except OSError as error:
         raise UsageFault(f"--admin-log {settings.admin_log} cannot be written: {error.strerror or error}") from None
+    from streamgauge.cli.settings import shown_settings  # it imports all commands, which takes time
+
     log.started(__version__, {row.setting: row.value for row in shown_settings(settings, "") if row.from_ != "default"})
     return log
 

@@ -12,13 +12,13 @@ from streamgauge.cli.parser import JSON, Arguments
 from streamgauge.cli.tables import print_rows
 from streamgauge.errors import DONE, USAGE, UsageFault
 from streamgauge.runtime.nearest import nearest
+from streamgauge.runtime.redaction import SECRET, without_password
 from streamgauge.settings.attributes import Attribute
 from streamgauge.settings.declarations import SETTINGS, Settings
 from streamgauge.settings.sources import SECRET_VARIABLES, faults_of_file
 from streamgauge.settings.types import ServerPort, Setting, SpanHeader, TokenizerFile, Upstream
 
 _COLUMNS = ("setting", "value", "from")
-SECRET = "***"  # noqa: S105 - shown in place of one
 
 
 class _Shown(NamedTuple):
@@ -88,19 +88,6 @@ def _plain(setting: Setting, value: Any) -> Any:
             return f"{value.model}={value.path}"
         case _:
             return without_password(str(value)) if setting.secret else str(value)
-
-
-def without_password(url: str) -> str:
-    """The URL of a ledger with *** for its password, and for its options, one of which may be a password."""
-    scheme, separator, rest = url.partition("://")
-    if not separator or scheme == "sqlite":
-        return url if separator else SECRET
-    # What precedes the last @ is the user and the password, whatever characters they hold.
-    before, at, after = rest.rpartition("@")
-    user, colon, _ = before.partition(":")
-    shown_user = SECRET if any(sign in user for sign in "/?#") else user
-    location, question, _ = after.partition("?")
-    return f"{scheme}://{shown_user}{f':{SECRET}' if colon else ''}{at}{location}{question}{SECRET if question else ''}"
 
 
 def _text(row: _Shown) -> str:

@@ -15,7 +15,6 @@ from uuid import UUID
 
 import msgspec
 
-from streamgauge.cli.settings import without_password
 from streamgauge.cli.settings_files import SettingsFiles
 from streamgauge.core.record import Record
 from streamgauge.core.resumption import STORED_ENDPOINTS
@@ -26,6 +25,7 @@ from streamgauge.live.mailbox import NoAnswerError
 from streamgauge.live.stored import BROKEN_OUTCOMES, FINE, FIRST_LIST, KEYS, Choice, Wanted, without_age
 from streamgauge.live.summaries import latency_of
 from streamgauge.live.view import row_of, timeline_of
+from streamgauge.runtime.redaction import without_password
 from streamgauge.settings.declarations import Settings
 
 Question = TypeVar("Question", bound=Hashable)

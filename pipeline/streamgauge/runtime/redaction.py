@@ -14,6 +14,7 @@ _QUERY = re.compile(r"[?#]")
 _QUERY_IN_TEXT = re.compile(r"\?[^\s=?]+=.*")
 _PEM = "-----BEGIN"
 _HIDDEN = "..."
+SECRET = "***"  # noqa: S105 - shown in place of one
 
 
 def redacted_value(value: str) -> str:
@@ -52,3 +53,16 @@ def _redacted_word(match: re.Match[str]) -> str:
         quotes = word[: len(word) - len(word.lstrip("\"'("))]
         word = f"{quotes}{_HIDDEN}@{word[ats[-1].end() :]}"
     return _QUERY_IN_TEXT.sub(f"?{_HIDDEN}", word)
+
+
+def without_password(url: str) -> str:
+    """The URL of a ledger with *** for its password, and for its options, one of which may be a password."""
+    scheme, separator, rest = url.partition("://")
+    if not separator or scheme == "sqlite":
+        return url if separator else SECRET
+    # What precedes the last @ is the user and the password, whatever characters they hold.
+    before, at, after = rest.rpartition("@")
+    user, colon, _ = before.partition(":")
+    shown_user = SECRET if any(sign in user for sign in "/?#") else user
+    location, question, _ = after.partition("?")
+    return f"{scheme}://{shown_user}{f':{SECRET}' if colon else ''}{at}{location}{question}{SECRET if question else ''}"
