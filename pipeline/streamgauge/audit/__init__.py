@@ -8,6 +8,7 @@ period.py       the days of an audit; mapping.py: the operator's map of upstream
 ours.py         the ledger's records and streams; our_sums.py: their sums; steps.py: reads their steps ahead;
                 resumed.py: counts resumed streams once
 theirs.py       the invoices' side, read by invoices/; repeated.py: equal rows; request_rows.py: rows for one request
+steps.py        adds up the ledger's next steps ahead, in threads
 tables.py       the temporary database, for millions of rows and streams
 cells.py        cells; amounts.py: exact tokens and money
 reconcile.py    adds up and compares; explain.py: which cause is tried when
