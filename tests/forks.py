@@ -34,6 +34,8 @@ _FORK_SERVER.set_forkserver_preload(
 )
 # How often Python collects garbage by itself.
 _GARBAGE = 700, 10, 10
+# The longest name of a process that Linux keeps (characters). A module with a longer name is executed.
+_LONGEST_NAME = 15
 
 
 class Process(Protocol):
@@ -123,6 +125,10 @@ def _run(module: str, arguments: Sequence[str]) -> None:
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
+def _name(module: str) -> str:
+    return module.removeprefix("streamgauge.")
+
+
 class ChildPopen(subprocess.Popen[bytes]):
     """A process that asyncio starts. `python -m MODULE`, with pipes for stdin and stdout and a process group of its own, is
     a fork of this process.
@@ -132,7 +138,8 @@ class ChildPopen(subprocess.Popen[bytes]):
 
     def __init__(self, args: Sequence[str], *, pass_fds: Sequence[int] = (), **options: Any) -> None:
         chosen = tuple(map(options.get, ("stdin", "stdout", "stderr", "process_group")))
-        if [*args[:2]] != [sys.executable, "-m"] or chosen != (subprocess.PIPE, subprocess.PIPE, None, 0):
+        is_module = [*args[:2]] == [sys.executable, "-m"] and len(_name(args[2])) <= _LONGEST_NAME
+        if not is_module or chosen != (subprocess.PIPE, subprocess.PIPE, None, 0):
             super().__init__(args, pass_fds=pass_fds, **options)
             return
         sys.audit("tests.forks.start", args[2])
@@ -179,7 +186,7 @@ def _become(words: Sequence[str], stdin: int, stdout: int, kept: Sequence[int]) 
     logging.getLogger().setLevel(logging.WARNING)
     gc.enable()
     gc.set_threshold(*_GARBAGE)
-    Path("/proc/self/comm").write_text(words[0].removeprefix("streamgauge."))  # see tests.processes.children
+    Path("/proc/self/comm").write_text(_name(words[0]))  # see tests.processes.children
     _run(words[0], words[1:])
 
 

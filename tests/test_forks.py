@@ -41,10 +41,10 @@ def test_a_fork_finds_what_a_program_finds() -> None:
         logging.getLogger().addHandler(handler := logging.NullHandler())
         try:
             with FORKING:
-                forked = started("tests.forked_child", kept.fileno())
+                forked = started("tests.forked", kept.fileno())
         finally:
             logging.getLogger().removeHandler(handler)
-        executed = started("tests.forked_child", kept.fileno())
+        executed = started("tests.forked", kept.fileno())
         assert forked == executed
         assert forked[0]["descriptors"] == [0, 1, 2, kept.fileno()]
         assert other.fileno() not in forked[0]["descriptors"]
@@ -53,5 +53,5 @@ def test_a_fork_finds_what_a_program_finds() -> None:
 
 def test_an_exception_ends_it_as_a_program(capfd: pytest.CaptureFixture[str]) -> None:
     with Path(os.devnull).open() as kept, FORKING:
-        assert started("tests.no_such_module", kept.fileno()) == ({}, 1)
+        assert started("tests.missing", kept.fileno()) == ({}, 1)
     assert "No module named" in capfd.readouterr().err

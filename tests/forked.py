@@ -1,4 +1,4 @@
-"""Writes what a program finds when it starts, as JSON: `python -m tests.forked_child`. It ends when its stdin does."""
+"""Writes what a program finds when it starts, as JSON: `python -m tests.forked`. It ends when its stdin does."""
 
 import asyncio
 import gc
