@@ -6,6 +6,7 @@ framing.
 
 import json
 from typing import Any
+from zlib import crc32
 
 import msgspec
 import pytest
@@ -48,6 +49,18 @@ def name_of(case: tuple[Framing, Vector, Vector, list[bytes]]) -> str:
     return f"{framing.name} {vector.dialect}/{vector.name}"
 
 
+# Of the pairs that no provider sends, a fourth of the vectors, the same ones each time.
+_EVERY = 4
+
+
+def is_sent(case: tuple[Framing, Vector, Vector, list[bytes]]) -> bool:
+    framing, vector, *_ = case
+    return (vector.dialect, framing.name) in OWED or crc32(name_of(case).encode()) % _EVERY == 0
+
+
+SENT = [case for case in FRAMED if is_sent(case)]
+
+
 def record(vector: Vector, how: Live, pieces: list[bytes] | None = None) -> dict[str, Any]:
     return alike(live(vector, how, pieces or [wire(vector, how)]), *SIZES)
 
@@ -77,11 +90,11 @@ def has_the_times_of_its_pieces(case: tuple[Framing, Vector, Vector, list[bytes]
 @pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_the_record_is_that_of_server_sent_events() -> None:
-    check_each(FRAMED, is_the_record_of_server_sent_events, name_of)
+    check_each(SENT, is_the_record_of_server_sent_events, name_of)
 
 
 def test_each_event_has_the_time_of_the_piece_that_completes_it() -> None:
-    timed = [case for case in FRAMED if not case[1].no_timing and case[1].ending == "complete"]
+    timed = [case for case in SENT if not case[1].no_timing and case[1].ending == "complete"]
     check_each(timed, has_the_times_of_its_pieces, name_of)
 
 
