@@ -405,7 +405,7 @@ class StoredStreams:
         for group, cell in cells.items():
             if cell.is_read:
                 found = self._tables.database.execute(query, (self._numbers[group],))
-                cell.streams = [_shared(self._decode(stream)) for (stream,) in found]
+                cell.streams = [_shared(self._decode(stream), group) for (stream,) in found]
         came = {name for cell in cells.values() for name in cell.came_ids}
         known = {stream.id: stream for cell in cells.values() for stream in cell.streams if came and stream.id in came}
         for cell in cells.values():
@@ -416,9 +416,9 @@ class StoredStreams:
             cell.streams, cell.came = [], []
 
 
-def _shared(stream: OurStream) -> OurStream:
-    """The stream with one object for equal counts: most streams have the same in both, and many are held."""
-    return stream._replace(priced=stream.tokens) if stream.priced == stream.tokens else stream
+def _shared(stream: OurStream, group: GroupKey) -> OurStream:
+    """The stream with one object for equal counts, and with that of its group: many streams are held."""
+    return stream._replace(group=group, priced=stream.tokens if stream.priced == stream.tokens else stream.priced)
 
 
 def _wanted(cells: Mapping[GroupKey, Cell], groups: Iterable[GroupKey]) -> Iterator[GroupKey]:
