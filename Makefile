@@ -103,7 +103,7 @@ fuzz: $(INSTALLED)  ## fuzz every part of the core by coverage, and the relay wi
 	./scripts/fuzz requests --seconds $(SECONDS)
 	./scripts/fuzz responses --seconds $(SECONDS)
 
-bench-audit: $(INSTALLED)  ## what an audit of a month and invoices of 2 GB take, written into docs/performance.md (an hour, 40 GB in /tmp)
+bench-audit: $(INSTALLED)  ## what an audit of a month and invoices of 2 GB take, written into docs/performance.md (some hours, 47 GB in /tmp)
 	$(BIN)/python -m bench.audit --document docs/performance.md
 
 bench-capture: $(INSTALLED)  ## what the relay spends on the capture of an event, written into docs/performance.md
