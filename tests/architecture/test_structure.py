@@ -262,6 +262,7 @@ EDGES: dict[str, set[str]] = {
     "audit/recounts.py": set(),
     "audit/result.py": set(),
     "audit/scope.py": set(),
+    "audit/steps.py": set(),
     "audit/tables.py": set(),
     # Recounts of tokens: the tokenizers' libraries, and the files of vocabularies.
     "recount/tokenizer.py": {"tiktoken", "tokenizers"},

@@ -5,8 +5,8 @@ the causes on each difference. A provider's export needs a module in `invoices/`
 
 period.py       the days of an audit; mapping.py: the operator's map of upstreams and keys; keys.py: keys without a map;
                 rates_file.py: rates of exchange
-ours.py         the ledger's records and streams; our_sums.py: their sums; steps.py: reads their steps ahead;
-                resumed.py: counts resumed streams once
+ours.py         the ledger's records and streams; our_sums.py: their sums; resumed.py: counts resumed
+                streams once
 theirs.py       the invoices' side, read by invoices/; repeated.py: equal rows; request_rows.py: rows for one request
 steps.py        adds up the ledger's next steps ahead, in threads
 tables.py       the temporary database, for millions of rows and streams
