@@ -64,13 +64,13 @@ def test_a_file_without_an_earlier_content_is_left_out(settings: Settings) -> No
     assert "there are no prices" in said[0]
 
 
-def test_usable_files_are_read_anew_after_a_restart(settings: Settings) -> None:
+def test_usable_files_are_read_again_after_a_restart(settings: Settings) -> None:
     kept = kept_contents(settings)
     assert settings.tenants is not None
     settings.tenants.write_text('0123456789abcdef = "chat"\n')
     files = SettingsFiles(settings, kept)
     assert files.tenants() == {"0123456789abcdef": "chat"}
-    assert (files.notes(), unusable(files)) == ([], {"tenants": 0.0})
+    assert (files.notes(), unusable(files)) == ([], dict.fromkeys(FILES, 0.0))
 
 
 def test_contents_are_kept_up_to_a_limit(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:

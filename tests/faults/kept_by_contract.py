@@ -54,6 +54,34 @@ EVENTS = {
         usage.server_tool_use.code_execution_requests.# usage.server_tool_use.web_fetch_requests.#
         usage.server_tool_use.web_search_requests.#
     """,
+    "bedrock-converse": """
+        amazon-bedrock-invocationMetrics.cacheReadInputTokenCount.#
+        amazon-bedrock-invocationMetrics.cacheWriteInputTokenCount.#
+        amazon-bedrock-invocationMetrics.firstByteLatency.# amazon-bedrock-invocationMetrics.inputTokenCount.#
+        amazon-bedrock-invocationMetrics.invocationLatency.# amazon-bedrock-invocationMetrics.outputTokenCount.#
+        contentBlockDelta.contentBlockIndex.# contentBlockIndex.# contentBlockStop.contentBlockIndex.#
+        error.status_code.# error.type.' messageStart.role.' messageStop.stopReason.'
+        metadata.usage.cacheReadInputTokenCount.# metadata.usage.cacheWriteInputTokenCount.#
+        metadata.usage.inputTokens.# metadata.usage.outputTokens.# metrics.latencyMs.# role.' serviceTier.type.'
+        start.toolUse.name.' start.toolUse.toolUseId.' stopReason.' trace.promptRouter.invokedModelId.'
+        usage.cacheDetails.[].inputTokens.# usage.cacheDetails.[].ttl.' usage.cacheReadInputTokenCount.#
+        usage.cacheReadInputTokens.# usage.cacheWriteInputTokenCount.# usage.cacheWriteInputTokens.#
+        usage.inputTokens.# usage.outputTokens.# usage.totalTokens.#
+    """,
+    "bedrock-text": """
+        amazon-bedrock-invocationMetrics.firstByteLatency.# amazon-bedrock-invocationMetrics.inputTokenCount.#
+        amazon-bedrock-invocationMetrics.invocationLatency.# amazon-bedrock-invocationMetrics.outputTokenCount.#
+        completionReason.' error.type.' generation_token_count.# index.# inputTextTokenCount.#
+        outputs.[].stop_reason.' prompt_token_count.# stop_reason.' totalOutputTextTokenCount.#
+    """,
+    "cohere-v1": """
+        amazon-bedrock-invocationMetrics.firstByteLatency.# amazon-bedrock-invocationMetrics.inputTokenCount.#
+        amazon-bedrock-invocationMetrics.invocationLatency.# amazon-bedrock-invocationMetrics.outputTokenCount.#
+        error.type.' event_type.' finish_reason.' generation_id.' response.finish_reason.' response.generation_id.'
+        response.meta.billed_units.input_tokens.# response.meta.billed_units.output_tokens.#
+        response.meta.tokens.input_tokens.# response.meta.tokens.output_tokens.# response.response_id.'
+        tool_call_delta.index.# tool_call_delta.name.' tool_calls.[].name.'
+    """,
     "cohere-v2": """
         delta.finish_reason.' delta.message.content.type.' delta.message.role.' delta.message.tool_calls.function.name.'
         delta.message.tool_calls.id.' delta.message.tool_calls.type.' delta.usage.billed_units.classifications.#
@@ -99,6 +127,11 @@ EVENTS = {
         error.code.# error.type.' index.# model.' stop_type.' timings.cache_n.# timings.predicted_ms.#
         timings.predicted_n.# timings.prompt_ms.# timings.prompt_n.# tokens_cached.# tokens_evaluated.#
         tokens_predicted.#
+    """,
+    "ollama": """
+        done_reason.' eval_count.# eval_duration.# load_duration.# message.role.'
+        message.tool_calls.[].function.name.' message.tool_calls.[].id.' model.' prompt_eval_count.#
+        prompt_eval_duration.# total_duration.#
     """,
     "openai-chat": """
         base_resp.status_code.# base_resp.status_code.' choices.[].delta.audio.expires_at.# choices.[].delta.audio.id.'
@@ -193,6 +226,9 @@ EVENTS = {
     """,
     "replicate": """
         reason.'
+    """,
+    "sourcegraph": """
+        stopReason.'
     """,
     "tgi-native": """
         details.finish_reason.' details.generated_tokens.# details.input_length.# error_type.'

@@ -109,14 +109,14 @@ def test_texts_of_an_earlier_run_are_deleted_when_none_are_kept(small: Provider,
 
 
 def test_text_is_deleted_by_age_while_nothing_is_captured(small: Provider, data_dir: Path) -> None:
-    with start_up({"small": small.url}, data_dir, "--capture", "full", "--text-age", "1") as up:
+    with start_up({"small": small.url}, data_dir, "--capture", "full", "--text-age", "5") as up:
         ask(up)
-        wait_for(lambda: len(stored(data_dir)) == 1, "a record")
 
         def is_empty() -> bool:
             with closing(sqlite3.connect(data_dir / TEXTS)) as database:
                 return database.execute("SELECT count(*) FROM segments").fetchone() == (0,)
 
+        wait_for(lambda: not is_empty(), "a text")
         wait_for(is_empty, "an empty file")
     assert recounts(data_dir) == []
 

@@ -60,8 +60,8 @@ class SettingsFiles:
         return [f"{SETTINGS[name].flag}: the file cannot be used; {used}" for name, used in self._unusable.items()]
 
     def samples(self) -> Iterator[Sample]:
-        """Whether each file that was read could not be used."""
-        for name in self._read:
+        """Whether each file could not be used; a file that is not given can be."""
+        for name in FILES:
             yield Sample(table.SETTINGS_FILE_UNUSABLE.name, float(name in self._unusable), {"setting": name})
 
     def _content(self, name: str, load: Callable[[Path, bytes | None], _T], nothing: _T) -> _T:

@@ -29,7 +29,7 @@ RESERVED = frozenset(
         "activity", "budget_key", "budget_value", "cause", "error_class", "error_type", "gen_ai_operation_name",
         "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_token_modality", "gen_ai_token_type", "instance", "job",
         "kind", "label", "le", "member", "partition", "phase", "process", "provider", "quantile", "reason", "result",
-        "side", "source", "stage", "streaming", "version",
+        "setting", "side", "source", "stage", "streaming", "version",
     }
 )  # fmt: skip
 # Headers that are no attribute: those with credentials, and those that the relay or the provider needs, which

@@ -122,6 +122,11 @@ def test_a_stream_that_the_tap_could_not_decode_is_not_called_truncated() -> Non
     for fault in DecodeFault:
         without_end[1] = msgspec.structs.replace(without_end[1], loss=Loss(decode_error=fault.value))
         record = record_without(set(), without_end)
-        is_known = fault in (DecodeFault.CORRUPT, DecodeFault.INCOMPLETE, DecodeFault.BAD_FRAMING)
+        is_known = fault in (
+            DecodeFault.CORRUPT,
+            DecodeFault.INCOMPLETE,
+            DecodeFault.BAD_FRAMING,
+            DecodeFault.BAD_EVENT_FRAMING,
+        )
         assert record.outcome == ("truncated" if is_known else "abandoned"), fault
         assert record.integrity.reasons == ["decode_error"]

@@ -19,8 +19,8 @@ examples:
 Objectives and their defaults:
   unbroken=0.99     share of streams that no error, reset, timeout or truncation
                     ends after they began
-  ttft=5            time to the first token, reasoning included, in seconds; a bound of its
-                    histogram's buckets
+  ttft=5            time to the first token, reasoning included, in seconds;
+                    a bound of its histogram's buckets
   ttft_share=0.95   share of streams that keep this time
   usage=0.9         share of completed streams that report token usage;
                     0: no alert
