@@ -53,17 +53,31 @@ def is_part(tokens: Tokens, rest: Tokens) -> bool:
 class Sizes(NamedTuple):
     """How much input a request has by the size of its body: a straight line through the streams with usage of a model.
 
-    spread: how far the farthest of these streams is off the line (tokens).
+    spread: how far the farthest of these streams is off the line (tokens). inputs: their tokens of input, in order.
     """
 
     constant: Fraction
     per_byte: Fraction
     spread: Fraction
+    inputs: Sequence[int]
 
     def span(self, sizes: Sequence[int]) -> tuple[Fraction, Fraction]:
         """The least and the most input of requests of these sizes (bytes), if they are like those with usage."""
         middle, reach = len(sizes) * self.constant + self.per_byte * sum(sizes), len(sizes) * self.spread
         return middle - reach, middle + reach
+
+    def alike(self, count: int) -> Fraction:
+        """How likely two requests have equal input, as exactly as `count` sizes tell it: the share of all pairs of streams.
+
+        So likely, at most, unseen requests have the input of aborted ones, however many they are: sums of independent numbers
+        are equal no more often than two of the numbers.
+        """
+        width, first, pairs = 2 * count * self.spread, 0, 0
+        for place, number in enumerate(self.inputs):
+            while number - self.inputs[first] > width:
+                first += 1
+            pairs += place - first
+        return Fraction(pairs + 1, comb(len(self.inputs), 2) + 1)
 
 
 def sizes_of(cells: Iterable[Cell]) -> Sizes | None:
@@ -82,14 +96,15 @@ def sizes_of(cells: Iterable[Cell]) -> Sizes | None:
     start = tokens * scale - slope * total
     # Whole numbers, count * scale times as large: fractions of many streams take long.
     farthest = max(abs(count * (scale * number - slope * size) - start) for size, number in seen)
-    return Sizes(Fraction(start, count * scale), Fraction(slope, scale), Fraction(farthest, count * scale))
+    inputs = sorted(number for _, number in seen)
+    return Sizes(Fraction(start, count * scale), Fraction(slope, scale), Fraction(farthest, count * scale), inputs)
 
 
 class Surplus(NamedTuple):
     """What is left of a cell with streams that ended without usage.
 
-    is_unseen: requests that no tap saw are certain to be a part of it. chance: how likely as many tokens of input as these
-    streams have by their sizes would be by chance; None if it is not what all of them have.
+    is_unseen: requests that no tap saw are certain to be a part of it. chance: how likely unseen requests have as many tokens
+    of input as these streams by their sizes; None if it is not what all of them have.
     """
 
     group: GroupKey
@@ -105,6 +120,7 @@ class ModelHabits:
         self.held: Counter[object] = Counter()
         self.is_counted: set[bool] = set()
         self.surplus: dict[GroupKey, Surplus] = {}
+        self.has_unseen = False
         sizes = (
             sizes_of(cells) if any(cell.is_read and min(cell.rest) >= 0 and cell.rest.input for cell in cells) else None
         )
@@ -113,8 +129,8 @@ class ModelHabits:
                 self._learn_ways(cell)
                 if cell.rest == ZERO and cell.is_read and _is_plain(cell):
                     self._learn_unbilled(cell)
-            if cell.is_read and min(cell.rest) >= 0 and cell.rest.input and unknown_streams(cell)[ABSENT]:
-                self.surplus[cell.group] = _surplus_of(cell, sizes)
+            if cell.is_read and min(cell.rest) >= 0 and cell.rest.input:
+                self._learn_surplus(cell, sizes)
 
     def _learn_ways(self, cell: Cell) -> None:
         """Learn the ways to count that do not hold: what they add is not even a part of what is left; and those that may."""
@@ -132,6 +148,14 @@ class ModelHabits:
         if unknown[ABSENT] and not unknown[UNREPORTED] and cell.requests_rest is not None:
             self.is_counted.add(cell.requests_rest >= len(unknown[ABSENT]))
 
+    def _learn_surplus(self, cell: Cell, sizes: Sizes | None) -> None:
+        unknown = unknown_streams(cell)
+        if unknown[ABSENT]:
+            self.surplus[cell.group] = surplus = _surplus_of(cell, sizes)
+            self.has_unseen |= surplus.is_unseen
+        elif not unknown[UNREPORTED] and not unknown[ATTEMPT]:
+            self.has_unseen = True
+
     def _add(self, what: object, cell: Cell, count: int) -> None:
         self.unbilled.setdefault(what, Counter())[cell.group.day] += count
 
@@ -144,6 +168,7 @@ class ProviderHabits:
         self.unbilled: Counter[str] = Counter()
         for model in found:
             self.unbilled += model.unbilled.get(ABSENT, Counter())
+        self.has_unseen = any(model.has_unseen for model in found)
         self.is_sized = _is_sized([one for model in found for one in model.surplus.values()])
         self.is_counted = {is_counted for model in found for is_counted in model.is_counted}
 
@@ -179,9 +204,13 @@ class Habits:
         )
 
     def bill_absent(self, cell: Cell) -> bool:
-        """Whether a surplus is that of all streams without usage: their sizes predict it, there and in the other cells."""
+        """Whether a surplus is that of all streams without usage: their sizes predict it, there and in the other cells.
+
+        Not where a cell of the provider shows requests that no tap saw: a client that left may have sent its request again
+        past the taps, and both have one size.
+        """
         own = self._model.surplus.get(cell.group)
-        if own is None or own.chance is None:
+        if own is None or own.chance is None or self._provider.has_unseen:
             return False
         is_habit = self._provider.is_sized and not self._provider.unbilled
         return is_habit or _is_sized(self._model.surplus.values())
@@ -207,9 +236,9 @@ def _surplus_of(cell: Cell, sizes: Sizes | None) -> Surplus:
     if not any(least <= rest <= most for least, most in spans):
         return Surplus(cell.group, True, None)
     least, most = sizes.span(own)
-    return Surplus(
-        cell.group, is_unseen, min(Fraction(1), (most - least + 1) / rest) if least <= rest <= most else None
-    )
+    if not least <= rest <= most:
+        return Surplus(cell.group, is_unseen, None)
+    return Surplus(cell.group, is_unseen, min(Fraction(1), max((most - least + 1) / rest, sizes.alike(silent))))
 
 
 def _is_sized(surplus: Collection[Surplus]) -> bool:

@@ -177,6 +177,9 @@ CASES = [(export.name, cause) for export in EXPORTS for cause in PLANTS if can_s
 # Every fifth case and pair is tried, and all with the profile `many`. Five has no divisor in common with the number of
 # causes, so that each cause is tried.
 EVERY = {"many": 1}.get(settings.get_current_profile_name(), 5)
+# Exports without a count of requests whose aborted stream the sizes of bodies decide: a body has six bytes a token of input,
+# no other cell has requests that no tap saw, and 29 streams with usage are loaded. Without tiers they are 19: 20 are needed.
+SIZED = {"Anthropic API"}
 
 
 def test_each_cause_and_each_export_is_in_a_case_that_is_tried() -> None:
@@ -205,7 +208,7 @@ def test_a1_a_planted_error_is_found_and_named(case: tuple[str, str], tmp_path_f
     plan = Plan(a_world(export, 2), rng)
     PLANTS[cause](plan, where_of(export, rng, 3))
     code, result = audit(tmp_path_factory.mktemp("audit"), plan, export)
-    check(export, plan, code, result)
+    check(export, plan, code, result, is_decided=name in SIZED)
 
 
 # Pairs that leave the same traces as one of their causes, or as none, in an invoice that adds requests up: a lack and a
@@ -289,7 +292,7 @@ def test_a_year_with_every_cause(tmp_path: Path) -> None:
     PLANTS["price_changed"](plan, where_of(export, rng, 350))
     code, result = audit(tmp_path, plan, export)
     check(export, plan, code, result)
-    # Requests are not counted, so an aborted stream may also be a request that no tap saw.
+    # Requests are not counted, and there are some that no tap saw, so an aborted stream may also be one of these.
     assert {one["cause"] for one in result["causes"]} == {*causes, "price_changed"} - {"aborted_without_usage"}
     assert len(result["lines"]) == 365 * 2 * 2 * 2
 
