@@ -110,6 +110,10 @@ def test_a_question_does_not_wait_for_the_next_bundle(watch: TapWatch, monkeypat
     monkeypatch.setattr(tap_watch, "POLL_S", 60.0)
     time.sleep(0.3)  # until the thread waits so long
     assert asked(watch).open.total == 0
+    time.sleep(0.3)
+    began_s = time.monotonic()
+    watch.stop()
+    assert time.monotonic() - began_s < 30.0
 
 
 def test_the_thread_ends_when_nobody_asks_any_more(watch: TapWatch, monkeypatch: pytest.MonkeyPatch) -> None:

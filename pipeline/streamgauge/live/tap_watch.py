@@ -89,6 +89,9 @@ class TapWatch:
     def stop(self) -> None:
         """Ends the thread. Call it before the spool is closed."""
         self._stopped = True
+        running = self._running
+        if running is not None:
+            running.mailbox.wake()
         if self._thread is not None:
             self._thread.join()
 
