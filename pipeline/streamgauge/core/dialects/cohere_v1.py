@@ -8,20 +8,10 @@ types/streamed_chat_response.py), https://docs.aws.amazon.com/bedrock/latest/use
 """
 
 from streamgauge.core.allowlist import Kind, Spec
+from streamgauge.core.dialects.cohere_v2 import KEEP_USAGE, USAGE
 from streamgauge.core.dialects.contract import KEEP_ERRORS, Data, DialectDefaults, Sink, WholeCall, is_no_call
 from streamgauge.core.safe_values import whole_number
-from streamgauge.core.usage import UsageRules
 
-_KEEP_USAGE: dict[str, Spec] = {
-    "billed_units": {
-        "input_tokens": Kind.COUNT,
-        "output_tokens": Kind.COUNT,
-        "search_units": Kind.COUNT,
-        "classifications": Kind.COUNT,
-    },
-    "tokens": {"input_tokens": Kind.COUNT, "output_tokens": Kind.COUNT},
-    "cached_tokens": Kind.COUNT,
-}
 _KEEP_CALL: Spec = {"name": Kind.ID, "parameters": Kind.ARGUMENTS}
 KEEP_BODY: dict[str, Spec] = {
     **KEEP_ERRORS,
@@ -30,7 +20,7 @@ KEEP_BODY: dict[str, Spec] = {
     "text": Kind.TEXT,
     "tool_calls": [_KEEP_CALL],
     "finish_reason": Kind.REASON,
-    "meta": _KEEP_USAGE,
+    "meta": KEEP_USAGE,
 }
 KEEP: dict[str, Spec] = {
     **KEEP_BODY,
@@ -49,12 +39,7 @@ class CohereV1(DialectDefaults):
     paths = ("/v1/chat",)
     keep = KEEP
     keep_body = KEEP_BODY
-    usage = UsageRules(
-        spec=_KEEP_USAGE,
-        input=("tokens.input_tokens", "billed_units.input_tokens"),
-        output=("tokens.output_tokens", "billed_units.output_tokens"),
-        cached=("cached_tokens",),
-    )
+    usage = USAGE
 
     def recognises(self, event: str, data: Data) -> bool:
         """By a boolean `is_finished`."""

@@ -15,7 +15,7 @@ from streamgauge.core.formats.cut_json import first_members, last_members
 from streamgauge.core.safe_values import whole_number
 from streamgauge.core.usage import UsageRules
 
-_KEEP_USAGE: dict[str, Spec] = {
+KEEP_USAGE: dict[str, Spec] = {
     "billed_units": {
         "input_tokens": Kind.COUNT,
         "output_tokens": Kind.COUNT,
@@ -27,6 +27,13 @@ _KEEP_USAGE: dict[str, Spec] = {
     "tokens": {"input_tokens": Kind.COUNT, "output_tokens": Kind.COUNT, "image_tokens": Kind.COUNT},
     "cached_tokens": Kind.COUNT,
 }
+# Of both versions of the API.
+USAGE = UsageRules(
+    spec=KEEP_USAGE,
+    input=("tokens.input_tokens", "billed_units.input_tokens"),
+    output=("tokens.output_tokens", "billed_units.output_tokens"),
+    cached=("cached_tokens",),
+)
 _KEEP_CONTENT: Spec = {"type": Kind.CODE, "text": Kind.TEXT, "thinking": Kind.TEXT}
 _KEEP_CALL: Spec = {
     "id": Kind.ID,
@@ -44,7 +51,7 @@ _KEEP_MESSAGE: Spec = {
 _KEEP_DELTA: Spec = {
     "message": _KEEP_MESSAGE,
     "finish_reason": Kind.REASON,
-    "usage": _KEEP_USAGE,
+    "usage": KEEP_USAGE,
     "error": Kind.FLAG,
 }
 KEEP: dict[str, Spec] = {**KEEP_ERRORS, "id": Kind.ID, "index": Kind.COUNT, "delta": _KEEP_DELTA}
@@ -53,7 +60,7 @@ KEEP_BODY: dict[str, Spec] = {
     "id": Kind.ID,
     "message": _KEEP_MESSAGE,
     "finish_reason": Kind.REASON,
-    "usage": _KEEP_USAGE,
+    "usage": KEEP_USAGE,
 }
 
 # Events that identify the dialect and carry no generated output. A `debug` event (the prompt as the model saw it) is
@@ -69,12 +76,7 @@ class CohereV2(DialectDefaults):
     paths = ("/v2/chat",)
     keep = KEEP
     keep_body = KEEP_BODY
-    usage = UsageRules(
-        spec=_KEEP_USAGE,
-        input=("tokens.input_tokens", "billed_units.input_tokens"),
-        output=("tokens.output_tokens", "billed_units.output_tokens"),
-        cached=("cached_tokens",),
-    )
+    usage = USAGE
 
     def recognises(self, event: str, data: Data) -> bool:
         """By a type of this API, and one of the members `id`, `index` and `delta`."""
