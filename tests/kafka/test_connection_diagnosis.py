@@ -1,10 +1,7 @@
 """Why a broker cannot be reached: each cause, with a real broker, gives a sentence that says what to do."""
 
 import asyncio
-import contextlib
-from collections.abc import Callable, Coroutine
-from pathlib import Path
-from typing import Any, TypeVar
+from collections.abc import Callable
 
 import pytest
 
@@ -15,36 +12,6 @@ from tests.kafka_broker.secured import PLAIN_PASSWORD, PLAIN_USER, Secured
 
 pytestmark = pytest.mark.kafka
 SECRET = "right-and-secret"
-T = TypeVar("T")
-
-
-def run(asking: Coroutine[Any, Any, T]) -> T:
-    """Give what `asking` gives, once its connections are closed.
-
-    A TLS connection that was refused closes in a few turns of the loop after aiokafka has let go of it; a loop that ends
-    before leaves the socket to the garbage collector, whose warning would fail whichever test runs then.
-    """
-
-    async def settled() -> T:
-        before = _sockets()
-        try:
-            return await asking
-        finally:
-            for _ in range(1_000):
-                if not _sockets() - before:
-                    break
-                await asyncio.sleep(0.01)
-
-    return asyncio.run(settled())
-
-
-def _sockets() -> set[str]:
-    """The sockets that this process has open, by their inode."""
-    open_now = set[str]()
-    for descriptor in Path("/proc/self/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):
-            open_now.add(str(descriptor.readlink()))
-    return {each for each in open_now if each.startswith("socket:")}
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +41,7 @@ GOOD: dict[str, Case] = {
 
 @pytest.mark.parametrize("case", GOOD)
 def test_working_broker_is_no_refusal(secured: Secured, user: str, case: str) -> None:
-    assert run(refusal_of(GOOD[case](secured, scram(user)))) is None
+    assert asyncio.run(refusal_of(GOOD[case](secured, scram(user)))) is None
 
 
 # What is wrong, what the sentence says of it, and what it says to do.
@@ -139,7 +106,7 @@ def test_a_refusal_says_what_is_wrong_and_what_to_do(secured: Secured, user: str
     make, says = BAD[case]
     brokers = make(secured, scram(user))
     with pytest.raises(topics.BrokerRefusesError, match=says) as refused:
-        run(topics.segments_partitions(brokers))
+        asyncio.run(topics.segments_partitions(brokers))
     assert brokers.bootstrap in str(refused.value)
     assert "secret" not in str(refused.value)
     assert "\n" not in str(refused.value)
@@ -161,8 +128,8 @@ def test_another_protocol_never_works_and_is_guessed_at(secured: Secured, user: 
     with pytest.raises(
         topics.BrokerUnreachableError, match=r"closed the connection without an answer.*--kafka-security"
     ):
-        run(topics.segments_partitions(brokers))
+        asyncio.run(topics.segments_partitions(brokers))
 
 
 def test_unreachable_broker_is_no_refusal() -> None:
-    assert run(refusal_of(Brokers("127.0.0.1:1,no-such-host.invalid:9092"))) is None
+    assert asyncio.run(refusal_of(Brokers("127.0.0.1:1,no-such-host.invalid:9092"))) is None

@@ -4,7 +4,6 @@ aiokafka only raises that it could not connect, and logs the cause. So after a c
 connection with the same options and reads the error of that connection.
 """
 
-import asyncio
 import contextlib
 import ssl
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from aiokafka.errors import (  # type: ignore[import-untyped]
 from aiokafka.protocol.metadata import MetadataRequest  # type: ignore[import-untyped]
 
 from streamgauge.kafka.security import Brokers
+from streamgauge.kafka.shims.connections import connections_closed
 from streamgauge.runtime.certificates import Invalid, why_invalid
 
 # How long one connection attempt, and its one request, may each take (milliseconds).
@@ -73,13 +73,15 @@ async def _connect(brokers: Brokers, host: str, port: int) -> list[tuple[str, in
     options = brokers.security()
     if brokers.login is not None:
         options["sasl_plain_password"] = brokers.login.password.now()
-    connection: Any = await create_conn(host, port, request_timeout_ms=_TIMEOUT_MS, **options)
     try:
-        answer = await connection.send(MetadataRequest([]))
+        connection: Any = await create_conn(host, port, request_timeout_ms=_TIMEOUT_MS, **options)
+        try:
+            answer = await connection.send(MetadataRequest([]))
+        finally:
+            with contextlib.suppress(OSError):
+                connection.close()
     finally:
-        with contextlib.suppress(OSError):
-            closing = connection.close()
-            await asyncio.wait({closing}, timeout=1)
+        await connections_closed()
     return [(broker[1], broker[2]) for broker in answer.brokers]
 
 

@@ -151,11 +151,11 @@ class Brokers:
 
     def options(self) -> dict[str, Any]:
         """The arguments of every aiokafka client: the addresses, and the arguments of `security`."""
-        patch_connections()
         return {"bootstrap_servers": self.bootstrap, **self.security()}
 
     def security(self) -> dict[str, Any]:
         """The arguments for protocol, TLS and log-in. The password is a Password, which each new connection reads."""
+        patch_connections()
         options: dict[str, Any] = {"security_protocol": self.protocol.value, "ssl_context": self.context}
         if self.login is not None:
             read_passwords_late()

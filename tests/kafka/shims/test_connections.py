@@ -1,18 +1,24 @@
 """A connection that is reset while a client writes to it, and a broker that names none: with uvloop, as in processes."""
 
 import asyncio
+import gc
 import socket
+import ssl
 import struct
+import warnings
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
+import trustme
 import uvloop
 from aiokafka.client import AIOKafkaClient
 from aiokafka.conn import AIOKafkaConnection
 from aiokafka.errors import KafkaConnectionError
 from aiokafka.protocol.metadata import MetadataRequest
 
-from streamgauge.kafka.security import brokers_at
+from streamgauge.kafka.security import Brokers, TlsFiles, brokers_at
 
 # By when uvloop knows of a reset (turns of the loop).
 _TURNS = 10
@@ -127,3 +133,26 @@ def test_client_without_a_named_broker_fails_after_its_timeout(run: Any, kafka: 
 
     nameless[0] = 1_000
     run(start())
+
+
+def test_a_client_over_tls_leaves_no_socket_open(tmp_path: Path) -> None:
+    """This broker answers no request, and does not close its side of a connection."""
+    authority, context = trustme.CA(), ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("127.0.0.1").configure_cert(context)
+    authority.cert_pem.write_to_path(str(tmp_path / "ca.pem"))
+    with socket.create_server(("127.0.0.1", 0)) as server, ThreadPoolExecutor(1) as thread:
+        accepted = thread.submit(lambda: context.wrap_socket(server.accept()[0], server_side=True))
+        brokers = Brokers(f"127.0.0.1:{server.getsockname()[1]}", TlsFiles(tmp_path / "ca.pem"))
+
+        async def fail() -> None:
+            client = AIOKafkaClient(**brokers.options(), request_timeout_ms=200)
+            with pytest.raises(KafkaConnectionError):
+                await client.bootstrap()
+            await client.close()
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            asyncio.run(fail())
+            gc.collect()
+        accepted.result().close()
+    assert [str(one.message) for one in caught] == []
