@@ -490,6 +490,48 @@ def test_a_price_of_a_cheap_model_may_change_at_noon(monkeypatch: pytest.MonkeyP
     assert all(cell.usd_rest == 0 for cell in cells)
 
 
+def test_a_price_may_change_at_noon_where_the_invoice_rounds_to_more_than_a_stream_costs() -> None:
+    """Each key's amounts leave several moments; one of them is common to both keys."""
+    noon = Period("2026-03-03", "2026-03-04", "UTC").since_us + 12 * HOUR_US
+    cells = []
+    for key, offset_us in (("agents", 0), ("support", 7 * 60 * 1_000_000)):
+        for number in range(3):
+            group = GROUP._replace(day=day_after(DAY, number), key=key)
+            streams = [
+                stream._replace(start_us=stream.start_us + offset_us)
+                for hour in range(24)
+                for stream in [a_stream(Tokens(100 * hour, 0, 0, 50 + hour), group, hour)]
+            ]
+            later = total_of(stream.tokens for stream in streams if stream.start_us >= noon)
+            usd = cost(total_of(stream.tokens for stream in streams)) + (cost(later) / 4 if number else 0)
+            cells.append(a_cell(streams, group=group, usd=usd))
+            cells[-1].theirs.slack = cost(streams[12].tokens)
+            if number == 1:  # of one key it is rounded up, of the other one down
+                cells[-1].theirs.usd += cells[-1].theirs.slack * (1 if key == "agents" else -1) * Decimal("0.9")
+    assert explained(*cells) == {"price_changed": ZERO}
+    assert [len(cell.explanations) for cell in cells] == [0, 1, 1] * 2
+
+
+def test_a_price_may_change_at_noon_where_no_single_price_of_a_kind_is_known() -> None:
+    """Cache writes for an hour cost more than those for five minutes, and the invoice has one amount for both."""
+    noon = Period("2026-03-03", "2026-03-04", "UTC").since_us + 12 * HOUR_US
+    cells = []
+    for number in range(3):
+        group = GROUP._replace(day=day_after(DAY, number))
+        streams, usd, written = [], Decimal(0), Decimal(0)
+        for hour in (1, 5, 9, 13, 17, 21):
+            tokens = Tokens(100 * hour, 10, 400 + hour, 50 + hour)
+            own = cost(tokens) + (PRICES[2] * tokens[2] if hour in (5, 17) else 0)
+            streams.append(a_stream(tokens, group, hour, usd=own))
+            factor = Decimal("1.25") if streams[-1].start_us >= noon else Decimal(1)
+            usd += own * factor
+            written += (own - cost(Tokens(tokens[0], tokens[1], 0, tokens[3]))) * factor
+        cells.append(a_cell(streams, group=group, usd=usd))
+        cells[-1].theirs.usd_by_kind = {"input_cache_write": written}
+    assert explained(*cells) == {"price_changed": ZERO}
+    assert [len(cell.explanations) for cell in cells] == [0, 1, 1]
+
+
 def of_model(model: str, cells: Sequence[Cell]) -> list[Cell]:
     """The same cells of another model."""
     for cell in cells:

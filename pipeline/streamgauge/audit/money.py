@@ -29,6 +29,8 @@ _PLACES = 6
 _PLAIN_PLACES = 4
 _FACTOR_PLACES = 12
 _MILLION = 1_000_000
+# Later than each moment (microseconds).
+_NEVER = 2**63
 
 # Causes whose money is not that of our prices.
 _APART = frozenset({"duplicate_lines", BATCH, *CHARGES})
@@ -211,33 +213,50 @@ def _changes(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> list[t
     if not changed:
         return []
     by_kind = _by_kind(changed, rates, first_seen)
-    ways = [by_kind] if by_kind else [_by_ratio(changed, first_seen), *_by_one_kind(changed, rates, first_seen)]
+    if by_kind and all(change.old is not None for change in by_kind):
+        return [by_kind]
+    ways = [_by_ratio(changed, first_seen) or by_kind, *_by_one_kind(changed, rates, first_seen)]
     return [changes for changes in ways if changes]
 
 
 def _is_mixture(cells: Sequence[Cell], changes: Sequence[Rate]) -> bool:
     """Whether there is a moment of the day from which on the new prices explain what is left of each of its cells."""
-    earliest, latest = -(2**63), 2**63
+    common = [(-_NEVER, _NEVER)]
     for cell in cells:
-        after, before = _moment(cell, changes) or (0, 0)
-        earliest, latest = max(earliest, after), min(latest, before)
-    return earliest < latest
+        common = [
+            (after, before)
+            for left in common
+            for right in _moments(cell, changes)
+            if (after := max(left[0], right[0])) < (before := min(left[1], right[1]))
+        ]
+    return bool(common)
 
 
-def _moment(cell: Cell, changes: Sequence[Rate]) -> tuple[int, int] | None:
-    """Between which two starts of streams the prices of a cell changed (microseconds, the first one excluded)."""
+def _moments(cell: Cell, changes: Sequence[Rate]) -> Iterator[tuple[int, int]]:
+    """The intervals in which the prices of a cell may have changed, latest first.
+
+    Both ends are starts of streams (microseconds, the first one excluded). An interval spans several streams if the invoice
+    rounds its amounts to more than each of them costs.
+    """
     left, added = Fraction(_left(cell)), Fraction(0)
     slack = Fraction(cell.theirs.slack) + abs(left) / _MILLION
-    later = 2**63
+    previous = _NEVER
+    before: int | None = None  # of the interval that contains the place between two streams, if any
     for stream in sorted(cell.billed, key=lambda stream: -stream.start_us):
         if abs(added - left) <= slack:
-            return stream.start_us, later
-        later = stream.start_us
+            before = before or previous
+        elif before is not None:
+            yield previous, before
+            before = None
+        previous = stream.start_us
         more = _more_by(changes, stream)
         if more is None:
-            return None
+            return
         added += more
-    return (-(2**63), later) if abs(added - left) <= slack else None
+    if abs(added - left) <= slack:
+        yield -_NEVER, before or previous
+    elif before is not None:
+        yield previous, before
 
 
 def _more_by(changes: Sequence[Rate], stream: OurStream) -> Fraction | None:
@@ -257,18 +276,16 @@ def _by_kind(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> tuple[
     """The changed prices, where money is billed by kind: one new price for each kind in all cells."""
     changes: list[Rate] = []
     for index, kind in enumerate(KINDS):
-        news = [
-            Fraction(cell.theirs.usd_by_kind[kind]) / cell.theirs.tokens[index]
-            for cell in changed
-            if kind in cell.theirs.usd_by_kind and cell.theirs.tokens[index]
-        ]
-        if not news:
+        priced = [cell.theirs for cell in changed if kind in cell.theirs.usd_by_kind and cell.theirs.tokens[index]]
+        if not priced:
             continue
+        news = [Fraction(theirs.usd_by_kind[kind]) / theirs.tokens[index] for theirs in priced]
         if not _are_equal(news, _slack_of(changed, index)):
             return ()
         old = (rates(changed[0].group) or (None,) * 4)[index]
         if old is None or not _are_equal([old, *news], _slack_of(changed, index)):
-            changes.append(_rate(kind, old, news[0], first_seen))
+            paid = sum((Fraction(theirs.usd_by_kind[kind]) for theirs in priced), Fraction(0))
+            changes.append(_rate(kind, old, paid / sum(theirs.tokens[index] for theirs in priced), first_seen))
     return tuple(changes)
 
 
@@ -288,13 +305,14 @@ def _by_ratio(changed: Sequence[Cell], first_seen: str) -> tuple[Rate, ...]:
     slack = max(Fraction(cell.theirs.slack) / Fraction(_expected(cell)) for cell in changed)
     if not _are_equal(ratios, slack) or (len(changed) == 1 and not _is_plain(ratios[0])):
         return ()
-    total = total_of(cell.theirs.tokens for cell in changed).total
-    old = sum((Fraction(_expected(cell)) for cell in changed), Fraction(0)) / total
+    expected = sum((Fraction(_expected(cell)) for cell in changed), Fraction(0))
+    old = expected / total_of(cell.theirs.tokens for cell in changed).total
     rate = _rate("total", old, old, first_seen)
     if not rate.old:
         return ()
-    # The factor has to stay exact: the first day may have cost it in part.
-    return (rate._replace(new=as_decimal(Fraction(rate.old) * ratios[0], _FACTOR_PLACES)),)
+    # The factor has to stay exact: the first day may have cost it in part. All cells together have the least rounding.
+    factor = 1 + sum((Fraction(_left(cell)) for cell in changed), Fraction(0)) / expected
+    return (rate._replace(new=as_decimal(Fraction(rate.old) * factor, _FACTOR_PLACES)),)
 
 
 def _by_one_kind(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> Iterator[tuple[Rate, ...]]:
@@ -305,8 +323,11 @@ def _by_one_kind(changed: Sequence[Cell], rates: RatesOf, first_seen: str) -> It
         added = [Fraction(_left(cell)) / cell.theirs.tokens[index] for cell in changed]
         if _are_equal(added, _slack_of(changed, index)) and (len(changed) > 1 or _is_plain(added[0] * _MILLION)):
             old = (rates(changed[0].group) or (None,) * 4)[index]
-            if old is not None and old + added[0] >= 0:
-                yield (_rate(kind, old, old + added[0], first_seen),)
+            more = sum((Fraction(_left(cell)) for cell in changed), Fraction(0)) / sum(
+                cell.theirs.tokens[index] for cell in changed
+            )
+            if old is not None and old + more >= 0:
+                yield (_rate(kind, old, old + more, first_seen),)
 
 
 def _are_equal(values: Sequence[Fraction], slack: Fraction) -> bool:
