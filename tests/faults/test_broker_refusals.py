@@ -21,7 +21,7 @@ from tests.faults import mock_kafka
 from tests.faults.half_open import half_open
 from tests.faults.mock_kafka import PRODUCE, MockCluster, mock_cluster
 from tests.faults.rig import assert_whole, records_on, tap_rig
-from tests.integration.shipping import Heard, Tap, by_slot, in_order, shipping, until
+from tests.integration.shipping import Heard, Tap, by_slot, hearing, in_order, shipping, until
 from tests.kafka_broker.administration import delete_topic
 from tests.kafka_broker.fixtures import PARTITIONS
 from tests.kafka_broker.reading import read_all
@@ -136,12 +136,8 @@ def test_k5_denied_write_is_logged_and_waits_for_an_operator(broker: MockCluster
 
 @pytest.fixture
 def heard() -> Iterator[Heard]:
-    import logging
-
-    handler = Heard()
-    logging.getLogger().addHandler(handler)
-    yield handler
-    logging.getLogger().removeHandler(handler)
+    with hearing() as heard:
+        yield heard
 
 
 @pytest.mark.kafka

@@ -1,12 +1,14 @@
 """A spool to ship from, and what arrived: for tests of the shipper with any broker."""
 
 import asyncio
+import contextlib
 import logging
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from streamgauge.kafka.log_throttle import throttle_logs
 from streamgauge.kafka.shipper import Shipper
 from streamgauge.spool import NewRow, Spool
 from streamgauge.spool.read_counters import Counters
@@ -81,3 +83,15 @@ class Heard(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         self.lines.append(record.getMessage())
+
+
+@contextlib.contextmanager
+def hearing() -> Iterator[Heard]:
+    """What is logged inside of the context; without what aiokafka logged for an earlier test of this process."""
+    throttle_logs().forget()
+    heard = Heard()
+    logging.getLogger().addHandler(heard)
+    try:
+        yield heard
+    finally:
+        logging.getLogger().removeHandler(heard)

@@ -1,7 +1,6 @@
 """The shipper with a real broker that is killed, missing, or refuses: nothing lost, order kept within a slot."""
 
 import asyncio
-import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from streamgauge.kafka import topics
 from streamgauge.kafka.shipper import Shipper, ShipperSettings
 from streamgauge.spool import NewRow
 from streamgauge.spool.read_counters import read_balance
-from tests.integration.shipping import Heard, Tap, by_slot, in_order, shipping, until
+from tests.integration.shipping import Heard, Tap, by_slot, hearing, in_order, shipping, until
 from tests.kafka_broker.administration import set_config
 from tests.kafka_broker.broker import Broker
 from tests.kafka_broker.fixtures import PARTITIONS, make_topics
@@ -109,10 +108,8 @@ def test_rows_of_the_spool_are_sent_unchanged(kafka: str, prefix: str, tap: Tap)
 
 @pytest.fixture
 def heard() -> Iterator[Heard]:
-    handler = Heard()
-    logging.getLogger().addHandler(handler)
-    yield handler
-    logging.getLogger().removeHandler(handler)
+    with hearing() as heard:
+        yield heard
 
 
 def test_k2_a_real_broker_that_is_killed_and_restarted(

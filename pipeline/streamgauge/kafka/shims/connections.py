@@ -18,6 +18,7 @@ was found of the third.
 """
 
 import asyncio
+import functools
 import time
 from typing import Any
 
@@ -87,6 +88,7 @@ def _until_closed(close: Any) -> Any:
 
 
 def _remembered(close: Any) -> Any:
+    @functools.wraps(close)
     def remembered(self: AIOKafkaConnection, *arguments: Any, **options: Any) -> Any:
         transport = None if self._writer is None else self._writer.transport
         closed = close(self, *arguments, **options)
