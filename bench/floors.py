@@ -106,6 +106,31 @@ class _CohereV1(msgspec.Struct):
     text: str = ""
 
 
+class _Message(msgspec.Struct):
+    content: str = ""
+
+
+class _DashScopeChoice(msgspec.Struct):
+    message: _Message | None = None
+    finish_reason: str = ""
+
+
+class _DashScopeOutput(msgspec.Struct):
+    choices: list[_DashScopeChoice] = []
+
+
+class _DashScope(msgspec.Struct):
+    output: _DashScopeOutput | None = None
+
+
+class _WorkersAI(msgspec.Struct):
+    response: str = ""
+
+
+class _Triton(msgspec.Struct):
+    text_output: str = ""
+
+
 class _Completion(msgspec.Struct):
     completion: str = ""
     stop_reason: str | None = None
@@ -129,4 +154,7 @@ FLOORS: dict[str, Callable[[bytes], object]] = {
     "bedrock-text": msgspec.json.Decoder(_Llama).decode,
     "sourcegraph": msgspec.json.Decoder(_Sourcegraph).decode,
     "cohere-v1": msgspec.json.Decoder(_CohereV1).decode,
+    "dashscope": msgspec.json.Decoder(_DashScope).decode,
+    "workers-ai": msgspec.json.Decoder(_WorkersAI).decode,
+    "triton": msgspec.json.Decoder(_Triton).decode,
 }

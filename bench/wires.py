@@ -245,6 +245,30 @@ def _sourcegraph(texts: list[str]) -> list[bytes]:
     return [*events, _event({"deltaText": "", "stopReason": "end_turn"}, "completion"), _event({}, "done")]
 
 
+def _dashscope(texts: list[str]) -> list[bytes]:
+    """With incremental_output: new text in each event."""
+
+    def event(number: int, text: str, reason: str = "null") -> bytes:
+        choices = [{"message": {"content": text, "role": "assistant"}, "finish_reason": reason}]
+        usage = {"total_tokens": 22 + number, "input_tokens": 22, "output_tokens": number}
+        data = {"output": {"choices": choices}, "usage": usage, "request_id": "5a0d1ef6-22aa-9d5f-8f3a-0c4e1d2b3a40"}
+        return b"id:%d\nevent:result\n:HTTP_STATUS/200\ndata:%b\n\n" % (number, json.dumps(data).encode())
+
+    return [*(event(number, text) for number, text in enumerate(texts, 1)), event(len(texts) + 1, "", "stop")]
+
+
+def _workers_ai(texts: list[str]) -> list[bytes]:
+    usage = {"prompt_tokens": 22, "completion_tokens": len(texts), "total_tokens": 22 + len(texts)}
+    pieces = [_event({"response": text, "p": "abdefghijk"}) for text in texts]
+    return [*pieces, _event({"response": "", "usage": usage}), b"data: [DONE]\n\n"]
+
+
+def _triton(texts: list[str]) -> list[bytes]:
+    sequence = {"sequence_end": False, "sequence_id": 0, "sequence_start": False}
+    named = {"model_name": "ensemble", "model_version": "1"}
+    return [_event({**named, **sequence, "text_output": text}) for text in texts]
+
+
 def _anthropic_completions(texts: list[str]) -> list[bytes]:
     def event(text: str, stop: str | None = None) -> bytes:
         more = {"stop": None, "log_id": "compl_01a", "model": "claude-2.1"}
@@ -271,6 +295,9 @@ _MAKERS: dict[str, tuple[str, Callable[[list[str]], list[bytes]], tuple[bytes, .
     "bedrock-text": ("/model/{id}/invoke-with-response-stream", _bedrock_text, ()),
     "sourcegraph": ("/.api/completions/stream", _sourcegraph, ()),
     "cohere-v1": ("/v1/chat", _cohere_v1, (b"29f14a5a",)),
+    "dashscope": ("/services/aigc/text-generation/generation", _dashscope, (b"5a0d1ef6",)),
+    "workers-ai": ("", _workers_ai, ()),
+    "triton": ("/v2/models/{model}/generate_stream", _triton, ()),
 }
 
 

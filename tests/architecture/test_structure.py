@@ -427,6 +427,13 @@ NOT_OWED: dict[str, dict[str, str]] = {
     "bedrock-text": {**_TEXT_ALONE, **_NO_CHOICES},
     "sourcegraph": {**_TEXT_ALONE, **_NO_CHOICES, "usage-missing": "it has no usage"},
     "cohere-v1": {**_NO_CHOICES, "reasoning": "its plan for calls is text"},
+    "workers-ai": {**_NO_CHOICES, "reasoning": "models that reason send OpenAI's chunks"},
+    "triton": {
+        **_TEXT_ALONE,
+        **_NO_CHOICES,
+        "usage-missing": "it has no usage of the whole stream",
+        "truncated": "the end of the response is the stream's",
+    },
 }
 NAMED_AFTER_NOTHING = {"utils", "util", "helpers", "helper", "common", "misc", "base", "shared"}
 

@@ -88,6 +88,9 @@ class TextSink:
         if isinstance(value, str):
             self._add(choice, "text", value[len(self._output(choice).text) :])
 
+    def text_or_so_far(self, choice: int, value: object, *, reasoning: bool = False, may_repeat: bool = False) -> None:
+        raise NotImplementedError("no client of such a dialect is compared")
+
     def reasoning(self, choice: int, value: object, *, summary: bool = False) -> None:
         self._add(choice, "reasoning", value)
 
@@ -143,8 +146,17 @@ class TextSink:
             call.name = f"{call.name}{known_name}"
 
     def arguments(
-        self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
+        self,
+        choice: int,
+        key: int | None,
+        value: object,
+        call_id: object = None,
+        *,
+        indexed: bool = True,
+        so_far: bool = False,
     ) -> None:
+        if so_far:
+            raise NotImplementedError("no client of such a dialect is compared")
         if value is None or value == "":
             return
         if key is None and not self._calls.get(choice):

@@ -89,6 +89,13 @@ EVENTS = {
         delta.usage.billed_units.search_units.# delta.usage.cached_tokens.# delta.usage.tokens.input_tokens.#
         delta.usage.tokens.output_tokens.# error.type.' id.' index.# type.'
     """,
+    "dashscope": """
+        code.' output.choices.[].finish_reason.' output.choices.[].index.# output.choices.[].message.role.'
+        output.choices.[].message.tool_calls.[].function.name.' output.choices.[].message.tool_calls.[].id.'
+        output.choices.[].message.tool_calls.[].index.# output.finish_reason.' request_id.' usage.input_tokens.#
+        usage.models.[].input_tokens.# usage.models.[].model_id.' usage.models.[].output_tokens.# usage.output_tokens.#
+        usage.output_tokens_details.reasoning_tokens.# usage.prompt_tokens_details.cached_tokens.# usage.total_tokens.#
+    """,
     "gemini": """
         [].error.code.# [].error.status.' candidates.[].content.parts.[].functionCall.id.'
         candidates.[].content.parts.[].functionCall.name.' candidates.[].content.parts.[].toolCall.id.'
@@ -233,8 +240,15 @@ EVENTS = {
     "tgi-native": """
         details.finish_reason.' details.generated_tokens.# details.input_length.# error_type.'
     """,
+    "triton": """
+        finish_reason.' model_name.' num_input_tokens.#
+    """,
     "watsonx": """
         errors.[].code.' model_id.' results.[].generated_token_count.# results.[].input_token_count.#
         results.[].stop_reason.' status_code.# trace.'
+    """,
+    "workers-ai": """
+        errors.[].code.# finish_reason.' tool_calls.[].function.name.' tool_calls.[].id.' tool_calls.[].index.#
+        tool_calls.[].name.' usage.completion_tokens.# usage.prompt_tokens.# usage.total_tokens.#
     """,
 }

@@ -32,6 +32,9 @@ TARGETS = {
     "bedrock-text": "/model/meta.llama3-8b-instruct-v1%3A0/invoke-with-response-stream",
     "cohere-v1": "/v1/chat",
     "sourcegraph": "/.api/completions/stream?api-version=8",
+    "dashscope": "/api/v1/services/aigc/text-generation/generation",
+    "workers-ai": "/client/v4/accounts/account/ai/run/@cf/meta/llama-3.1-8b-instruct",
+    "triton": "/v2/models/ensemble/generate_stream",
 }
 
 BOM = b"\xef\xbb\xbf"

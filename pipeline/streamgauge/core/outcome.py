@@ -154,6 +154,11 @@ def normal_reason(reason: str) -> str | None:
     return "error" if form.startswith(_MALFORMED) else _BY_FORM.get(form)
 
 
+def is_no_reason(value: object) -> bool:
+    """Whether a raw finish reason says that there is none yet."""
+    return reason_label(value) is None
+
+
 def reason_label(value: object) -> str | None:
     """A raw finish reason as a record shows it, without white space around it; None for null, false, 0 and what is empty.
 

@@ -31,8 +31,14 @@ _RETRIES = re.compile(r"[0-9]{1,6}")
 # W3C Trace Context, level 1, 3.2: version, trace-id, parent-id, flags; later versions may add fields after a dash.
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
 # Gemini and Vertex name the model in the path: .../models/NAME:streamGenerateContent. So does Amazon Bedrock, by the name or
-# the ARN of a model or an inference profile: /model/NAME/converse-stream.
-_MODEL_IN_PATH = re.compile(r"/models/([^/:]+):[A-Za-z]+\Z|/model/(.+)/(?:converse|invoke)[a-z-]*/?\Z")
+# the ARN of a model or an inference profile: /model/NAME/converse-stream. Triton: /v2/models/NAME/generate_stream. Cloudflare
+# Workers AI: /ai/run/@NAME, and /workers-ai/@NAME through its gateway.
+_MODEL_IN_PATH = re.compile(
+    r"/models/(?P<google>[^/:]+):[A-Za-z]+\Z"
+    r"|/model/(?P<bedrock>.+)/(?:converse|invoke)[a-z-]*/?\Z"
+    r"|/v2/models/(?P<triton>[^/]+)(?:/versions/[^/]+)?/generate(?:_stream)?/?\Z"
+    r"|/(?:ai/run|workers-ai)/(?P<cloudflare>@.+)\Z"
+)
 # The headers that carry nothing but a key, in the order in which they are checked.
 _KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
 
@@ -283,7 +289,7 @@ class RequestReader:
         model = _first(body, _MODEL, _id)
         stream = _first(body, _STREAM, _bool)
         return RequestFacts(
-            model=model or (safe_id(unquote(in_path[1] or in_path[2])) if in_path else None),
+            model=model or (safe_id(unquote(in_path[in_path.lastindex or 0])) if in_path else None),
             stream=_stream_in_query(query) if stream is None else stream,
             n=_first(body, _N, whole_number),
             max_tokens=_first(body, _MAX_TOKENS, whole_number),

@@ -7,7 +7,7 @@ import msgspec
 
 from streamgauge.core.allowlist import argument_chars
 from streamgauge.core.assembly.repeated_output import MEDIA, REASONING, REFUSAL, TEXT, TOOL, Repetition
-from streamgauge.core.assembly.state import ChoiceState, StreamState, ToolState
+from streamgauge.core.assembly.state import ChoiceState, StreamState, TextState, ToolState
 from streamgauge.core.assembly.timing import ReasoningForm, ReasoningSign
 from streamgauge.core.dialects.contract import Dialect, ErrorFacts, Source, WholeCall
 from streamgauge.core.formats.json_validator import JsonState, feed
@@ -22,6 +22,9 @@ MAX_CHOICES = 128
 MAX_TOOLS = 64
 # Tool calls of all choices together.
 MAX_TOOLS_OF_ALL = 128
+
+# Texts that were longer than the one before so often are all text so far: pieces would have to grow each time (count).
+_GROWN_SURELY = 8
 
 # The kinds of output that are content of the answer.
 _CONTENT = TEXT | REFUSAL
@@ -145,6 +148,32 @@ class StreamEventSink:
         if isinstance(value, str):
             self.text(choice, value[self._state.counts.text_chars :])
 
+    def text_or_so_far(self, choice: int, value: object, *, reasoning: bool = False, may_repeat: bool = False) -> None:
+        """Count what is new of a text that is all text so far, until the lengths show that each text is new."""
+        if not isinstance(value, str) or (state := self.choice(choice)) is None:
+            return
+        while len(state.texts) < 2:
+            state.texts.append(TextState())
+        known = state.texts[reasoning]
+        is_equal = len(value) == known.last > 0 and not may_repeat and known.grown < _GROWN_SURELY
+        if not known.in_pieces and (len(value) < known.last or is_equal):
+            known.in_pieces = True
+            self._add_chars(known.total - known.last, reasoning)  # what earlier texts left out
+        known.grown += not known.in_pieces and 0 < known.last < len(value)
+        new = value if known.in_pieces else value[known.last :]
+        known.last, known.total = len(value), known.total + len(value)
+        if reasoning:
+            self.reasoning(choice, new)
+        else:
+            self.text(choice, new)
+
+    def _add_chars(self, chars: int, reasoning: bool) -> None:
+        counts = self._state.counts
+        if reasoning:
+            counts.reasoning_chars += chars
+        else:
+            counts.text_chars += chars
+
     def reasoning(self, choice: int, value: object, *, summary: bool = False) -> None:
         """Count new reasoning in `reasoning_chars` (code points)."""
         chars = self._generate(choice, value, REASONING)
@@ -193,7 +222,14 @@ class StreamEventSink:
             self._add_name(choice, tool, name)
 
     def arguments(
-        self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
+        self,
+        choice: int,
+        key: int | None,
+        value: object,
+        call_id: object = None,
+        *,
+        indexed: bool = True,
+        so_far: bool = False,
     ) -> None:
         """Count the code points of the arguments in the state of the call, and validate them if they are JSON."""
         if value is None or value == "" or self._repeated or self._repeats_calls():
@@ -201,6 +237,8 @@ class StreamEventSink:
         tool = (
             self._latest_tool(choice) if key is None else self._open_tool(choice, key, call_id, True, indexed=indexed)
         )
+        if so_far and tool is not None and isinstance(value, str):
+            value = value[tool.argument_chars :]
         self._add_arguments(choice, tool, value)
 
     def _add_name(self, choice: int, tool: ToolState, name: object) -> None:

@@ -133,6 +133,8 @@ def _outcome(state: StreamState, dialect: str | None) -> Outcome:
     terminal = state.terminal or _all_finished(state, dialect) or dialect == OTHER
     if head is not None and not head.event_stream and end is not None:
         terminal = state.body_read and end.ending is Ending.COMPLETE
+    elif end is not None and end.ending is Ending.COMPLETE and not _may_lack_terminal(state):
+        terminal = terminal or (state.dialect in BY_NAME and BY_NAME[state.dialect].end_is_terminal)
     outcome = outcome_of(
         status=head.status if head else None,
         error=state.error is not None,

@@ -24,8 +24,24 @@ class ToolState(msgspec.Struct, array_like=True, gc=False):
     empty: bool = False
 
 
+class TextState(msgspec.Struct, array_like=True, gc=False):
+    """Texts of which each is either new or all so far. Lengths in code points.
+
+    `last`: of the last text. `total`: of all texts. `grown`: how often a text was longer than the one before. `in_pieces`:
+    each text is new.
+    """
+
+    last: int = 0
+    total: int = 0
+    grown: int = 0
+    in_pieces: bool = False
+
+
 class ChoiceState(msgspec.Struct, array_like=True, gc=False):
-    """Assembly state of one choice; see `record.Choice`."""
+    """Assembly state of one choice; see `record.Choice`.
+
+    `texts`: of the answer and of the reasoning, if the dialect reports them by `Sink.text_or_so_far`.
+    """
 
     index: int
     first_token: int | None = None
@@ -33,6 +49,7 @@ class ChoiceState(msgspec.Struct, array_like=True, gc=False):
     finish_raw: str | None = None
     finish: str | None = None
     tools: list[ToolState] = []
+    texts: list[TextState] = []
 
 
 class CountState(msgspec.Struct, array_like=True, gc=False):

@@ -10,6 +10,7 @@ openai_chat_tables.py   how servers of OpenAI chat differ
 anthropic_messages.py anthropic_completions.py   Anthropic's
 gemini.py gemini_interactions.py   Google's
 cohere_v2.py watsonx.py tgi_native.py llama_cpp_native.py replicate.py ollama.py sourcegraph.py   formats of one server each
+dashscope.py workers_ai.py triton.py   further formats of one server each
 cohere_v1.py bedrock_converse.py bedrock_text.py   formats of Cohere's first API, and of Amazon Bedrock
 """
 
@@ -33,6 +34,7 @@ from streamgauge.core.dialects.contract import (
     is_realtime,
     looks_whole,
 )
+from streamgauge.core.dialects.dashscope import DashScope
 from streamgauge.core.dialects.gemini import Gemini
 from streamgauge.core.dialects.gemini_interactions import GeminiInteractions
 from streamgauge.core.dialects.llama_cpp_native import LlamaCppNative
@@ -43,7 +45,9 @@ from streamgauge.core.dialects.openai_responses import OpenAIResponses
 from streamgauge.core.dialects.replicate import Replicate
 from streamgauge.core.dialects.sourcegraph import Sourcegraph
 from streamgauge.core.dialects.tgi_native import TGINative
+from streamgauge.core.dialects.triton import Triton
 from streamgauge.core.dialects.watsonx import Watsonx
+from streamgauge.core.dialects.workers_ai import WorkersAI
 from streamgauge.core.formats.sse import Event
 from streamgauge.core.safe_values import safe_code, whole_number
 
@@ -66,6 +70,9 @@ DIALECTS: tuple[Dialect, ...] = (
     BedrockText(),
     CohereV1(),
     Sourcegraph(),
+    DashScope(),
+    WorkersAI(),
+    Triton(),
 )
 
 BY_NAME: dict[str, Dialect] = {dialect.name: dialect for dialect in DIALECTS}
@@ -105,6 +112,12 @@ _ENDPOINTS: tuple[tuple[re.Pattern[str], str, frozenset[str]], ...] = tuple(
         (r":streamRawPredict", ":streamRawPredict", "POST"),
         (r"/v2/chat", "/v2/chat", "POST"),
         (r"/interactions", "/interactions", "POST"),
+        (r"/v2/models/[^/]+(?:/versions/[^/]+)?/generate_stream", "/v2/models/{model}/generate_stream", "POST"),
+        (r"/v2/models/[^/]+(?:/versions/[^/]+)?/generate", "/v2/models/{model}/generate", "POST"),
+        *[
+            (rf"/services/aigc/{task}/generation", f"/services/aigc/{task}/generation", "POST")
+            for task in ("text-generation", "multimodal-generation")
+        ],
         (r"/generate_stream", "/generate_stream", "POST"),
         (r"/text/chat_stream", "/text/chat_stream", "POST"),
         (r"/api/chat", "/api/chat", "POST"),

@@ -96,6 +96,14 @@ class Sink(Protocol):
     def text_so_far(self, choice: int, value: object) -> None:
         """Reports all text of the only choice so far, of which the end is new."""
 
+    def text_or_so_far(self, choice: int, value: object, *, reasoning: bool = False, may_repeat: bool = False) -> None:
+        """Reports a text that is new in some streams, and all text so far in others, where the events do not say which.
+
+        It counts as all text so far until one is shorter than the one before, or as long as it. `may_repeat`: the event may
+        repeat the text, because it brings something else, or is the last one; then equal lengths show nothing. A text that
+        has grown several times may stay as it is, too.
+        """
+
     def reasoning(self, choice: int, value: object, *, summary: bool = False) -> None:
         """Reports new text that the model writes before its answer: thoughts, summaries of them, plans.
 
@@ -133,11 +141,19 @@ class Sink(Protocol):
         """
 
     def arguments(
-        self, choice: int, key: int | None, value: object, call_id: object = None, *, indexed: bool = True
+        self,
+        choice: int,
+        key: int | None,
+        value: object,
+        call_id: object = None,
+        *,
+        indexed: bool = True,
+        so_far: bool = False,
     ) -> None:
         """Reports a fragment of arguments as text, or all of them as a JSON value. `key` None: the call that began last.
 
         `call_id` selects one of several calls with that key; without it the latest one is used. `indexed`: as in `tool`.
+        `so_far`: a text is all of the arguments so far, of which the end is new.
         """
 
     def whole_tool(
@@ -191,7 +207,7 @@ class Sink(Protocol):
 class Dialect(Protocol):
     """One wire format.
 
-    `Sink.terminal` always ends a stream. Three properties name what ends it as well.
+    `Sink.terminal` always ends a stream. Four properties name what ends it as well.
     """
 
     @property
@@ -229,6 +245,10 @@ class Dialect(Protocol):
     @property
     def done_is_terminal(self) -> bool:
         """Whether a [DONE] ends the stream."""
+
+    @property
+    def end_is_terminal(self) -> bool:
+        """Whether the proper end of the response ends the stream, since its protocol has no other end."""
 
     @property
     def may_summarise(self) -> bool:
@@ -278,6 +298,7 @@ class DialectDefaults:
     finish_is_terminal: bool = False
     one_finish_is_enough: bool = False
     done_is_terminal: bool = False
+    end_is_terminal: bool = False
     may_summarise: bool = False
     text_events: frozenset[str] = frozenset()
     code_events: frozenset[str] = frozenset()

@@ -79,6 +79,7 @@ _KEEP_CHUNK: dict[str, Spec] = {
 WRAPPERS: tuple[str, ...] = ("final_result", "orchestration_result")
 KEEP: dict[str, Spec] = {
     **KEEP_ERRORS,
+    "response": Kind.TEXT,  # of Cloudflare Workers AI's usage event behind chunks: an empty text (workers_ai.py)
     **_KEEP_CHUNK,
     **{name: {"error": KEEP_ERRORS["error"], **_KEEP_CHUNK} for name in WRAPPERS},
 }
