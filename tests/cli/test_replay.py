@@ -1,5 +1,6 @@
 """`streamgauge replay` on real files: one record for each, in order, and nothing else on stdout."""
 
+import base64
 import json
 from pathlib import Path
 from typing import Any
@@ -8,6 +9,7 @@ import pytest
 
 from streamgauge.cli.replay import Replaying
 from streamgauge.settings.declarations import Settings
+from tests.core.formats import aws_messages
 from tests.running import command, here
 from tests.taps.replay import recordings
 from tests.taps.replay.recordings import Sample
@@ -283,3 +285,40 @@ def test_every_body_of_a_response_has_a_record(tmp_path: Path, name: str) -> Non
     assert done.returncode == 0
     [record] = map(json.loads, done.stdout.splitlines())
     assert (record["dialect"], record["outcome"]) == (dialect, outcome)
+
+
+BEDROCK = aws_messages.event(
+    "contentBlockDelta", b'{"delta":{"text":"Hi"},"contentBlockIndex":0}'
+) + aws_messages.event("messageStop", b'{"stopReason":"end_turn"}')
+OLLAMA = b"""{"model":"river-3","message":{"role":"assistant","content":"The"},"done":false}
+{"model":"river-3","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"}
+"""
+GEMINI = b'[{"candidates":[{"content":{"parts":[{"text":"The"}]}}]},{"candidates":[{"finishReason":"STOP"}]}]'
+
+
+def test_a_directory_of_raw_bodies_in_each_framing(tmp_path: Path) -> None:
+    bodies = {
+        "a.ndjson": (OLLAMA, "ollama"),
+        "b.json": (GEMINI, "gemini"),
+        "c.bin": (BEDROCK, "bedrock-converse"),
+        "d.bin": (base64.b64encode(BEDROCK), "bedrock-converse"),
+        "e.bin": (CHAT, "openai-chat"),
+    }
+    for name, (body, _) in bodies.items():
+        (tmp_path / name).write_bytes(body)
+    (tmp_path / "package.json").write_text('{"name": "river"}')
+    done = here("replay", str(tmp_path), "--output", "jsonl")
+    assert (done.returncode, done.stderr) == (0, "")
+    records = [json.loads(line) for line in done.stdout.splitlines()]
+    assert [
+        (one["dialect"], one["outcome"], one["streaming"], one["counts"]["token_events"] > 0) for one in records
+    ] == [(dialect, "completed", True, True) for _, dialect in bodies.values()]
+    assert all(one["timing"]["first_token_s"] is None for one in records)
+
+    (tmp_path / "f.bin").write_bytes(b"\0\1\2\3" * 9)
+    (tmp_path / "g.ndjson").write_bytes(b'{"level":"info"}\n' * 3)
+    done = here("replay", str(tmp_path), "--output", "jsonl")
+    assert (done.returncode, len(done.stdout.splitlines())) == (1, 5)
+    assert [line.partition(": it is no recording: ")[0] for line in done.stderr.splitlines()] == [
+        f"streamgauge replay: {tmp_path / name}" for name in ("f.bin", "g.ndjson")
+    ]

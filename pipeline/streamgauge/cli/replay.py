@@ -214,8 +214,8 @@ class Found(NamedTuple):
 
 
 NO_RECORDING = (
-    "it is no recording: it has no line of server-sent events, no JSON of a model's response and no format that `replay`"
-    " knows; --dialect NAME reads it as that format nevertheless"
+    "it is no recording: it has no line of server-sent events, no JSON of a model's response, no event stream of AWS and no"
+    " other format that `replay` knows; --dialect NAME reads it as that format nevertheless"
 )
 
 

@@ -111,6 +111,37 @@ def ruby_cassette(*samples: Sample) -> bytes:
     return b"---\n" + yaml.safe_dump(document, sort_keys=False).encode()
 
 
+def _go_vcr(sample: Sample, **more: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The members of request and response that all versions of go-vcr write. A body that is no UTF-8 becomes !!binary."""
+    one = interaction(sample)
+    bodies = one["request"]["body"] or "", one["response"]["body"]["string"]
+    headers = [{name.title(): [value] for name, value in pairs} for pairs in (sample.request_headers, sample.headers)]
+    request = {"body": bodies[0], "form": {}, "headers": headers[0], "url": sample.url, "method": sample.method}
+    response = {"body": bodies[1], "headers": headers[1], "status": f"{sample.status} OK", "code": sample.status}
+    return {**more, **request}, {**more, **response}
+
+
+def go_vcr_1(*samples: Sample) -> bytes:
+    """As go-vcr v1 and v2 write it (cassette/cassette.go)."""
+    interactions = [
+        {"request": request, "response": {**response, "duration": ""}} for request, response in map(_go_vcr, samples)
+    ]
+    return b"---\n" + yaml.dump({"version": 1, "interactions": interactions}, sort_keys=False).encode()
+
+
+def go_vcr_4(*samples: Sample) -> bytes:
+    """As go-vcr v3 and v4 write it (pkg/cassette/cassette.go); empty members are left out."""
+    interactions: list[dict[str, Any]] = []
+    for sample in samples:
+        request, response = _go_vcr(sample, proto="HTTP/1.1", proto_major=1, proto_minor=1, content_length=-1)
+        request.pop("form")
+        request |= {"host": urlsplit(sample.url).hostname, "transfer_encoding": ["chunked"]}
+        response |= {"uncompressed": True, "duration": "1.2345s"}
+        kept = {name: value for name, value in request.items() if value not in ("", {})}
+        interactions.append({"id": len(interactions), "request": kept, "response": response})
+    return b"---\n" + yaml.dump({"version": 2, "interactions": interactions}, sort_keys=False).encode()
+
+
 # --- mitmproxy --------------------------------------------------------------------------------------------------------
 
 
@@ -211,6 +242,8 @@ WRITERS: dict[str, Callable[..., bytes]] = {
     "cassette-ruby": ruby_cassette,
     "flows": flows,
     "old-flows": old_flows,
+    "go-vcr-1": go_vcr_1,
+    "go-vcr-4": go_vcr_4,
 }
 
 # --- and what becomes of them -----------------------------------------------------------------------------------------

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from streamgauge.taps.replay import files
 from streamgauge.taps.replay.contract import BrokenRecording, Tally
 from streamgauge.taps.replay.files import recordings_in
+from tests.core.formats import aws_messages
 from tests.each import check_each
 from tests.taps.replay import recordings
 from tests.taps.replay.recordings import SSE_HEADERS, WRITERS, Sample, plain, records_in
@@ -76,6 +77,21 @@ def test_every_format_gives_the_record_of_the_raw_body(writer: str, tmp_path: Pa
 
     of_this_format = [vector for vector, other in zip(CONTAINED, cycle(WRITERS), strict=False) if other == writer]
     check_each(of_this_format, gives_the_record, lambda vector: f"{vector.dialect}/{vector.name}")
+
+
+def test_a_binary_body_in_a_cassette_of_go_vcr(tmp_path: Path) -> None:
+    """Go's YAML writes a body that is no UTF-8 as !!binary."""
+    body = aws_messages.event("messageStart", b'{"role":"assistant"}') + aws_messages.event(
+        "messageStop", b'{"stopReason":"end_turn"}'
+    )
+    url = "https://bedrock-runtime.us-east-1.amazonaws.com/model/us.amazon.nova-lite-v1%3A0/converse-stream"
+    sample = Sample(body, url=url, request_body=b"", headers=[("Content-Type", "application/vnd.amazon.eventstream")])
+    for writer in (recordings.go_vcr_1, recordings.go_vcr_4):
+        content = writer(sample)
+        assert b"!!binary" in content
+        [record] = records_in(written(tmp_path, "x.yaml", content))
+        assert (record.dialect, record.outcome, record.streaming) == ("bedrock-converse", "completed", True)
+        assert record.request_model == "us.amazon.nova-lite-v1:0"
 
 
 CODINGS: dict[str, Callable[[bytes], bytes]] = {
@@ -209,13 +225,27 @@ def test_bodies_next_to_an_archive_are_read_and_no_other_files(tmp_path: Path) -
     assert tally.without_body == 3
 
 
+GEMINI_ARRAY = b'[{"candidates":[{"content":{"parts":[{"text":"The"}]},"finishReason":"STOP","index":0}]}]'
+OLLAMA_LINES = b"""{"model":"river-3","message":{"role":"assistant","content":"The"},"done":false}
+{"model":"river-3","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"}
+"""
+LONG_ELEMENT = GEMINI_ARRAY[1:-2] + b',"modelVersion":"' + b"x" * files.FIRST_BYTES
+
+
 def test_files_of_a_directory_are_chosen_by_their_names(tmp_path: Path) -> None:
     (tmp_path / "deep").mkdir()
     kept = {
         "a.sse": BODY, "b.HAR": recordings.har(), "c.yaml": recordings.cassette_yaml(), "deep/d.flow": b"",
-        "deep/spool.sqlite": b"", "e.pcapng": b"", "f.yml": b"interactions: []\n",
+        "deep/spool.sqlite": b"", "e.pcapng": b"", "f.yml": b"interactions: []\n", "g.ndjson": b"", "h.bin": b"\0",
+        "i.json": recordings.cassette_json(Sample(BODY)), "j.json": GEMINI_ARRAY, "k.json": b'{"error":{"code":429}}',
+        "l.json": OLLAMA_LINES, "m.json": b'\xef\xbb\xbf [' + LONG_ELEMENT, "n.JSON": b'{"error":"overloaded"}\n',
     }  # fmt: skip
-    for name, content in {**kept, "compose.yaml": b"services: {}\n", "notes.txt": BODY, "x.json": b"{}"}.items():
+    others = {
+        "compose.yaml": b"services: {}\n", "notes.txt": BODY, "x.json": b"{}", "package.json": b'{"name":"river"}',
+        "list.json": b'[{"name":"river"}]', "log.json": b'{"level":"info"}\n{"level":"info"}\n', "empty.json": b"",
+        "numbers.json": b"[1]", "none.json": b"[]", "text.json": BODY, "cut.json": b'{"name":',
+    }  # fmt: skip
+    for name, content in {**kept, **others}.items():
         written(tmp_path, name, content)
     assert recordings_in(tmp_path) == sorted(tmp_path / name for name in kept)
 

@@ -25,6 +25,7 @@ from streamgauge.taps.replay.formats import (
     Format,
     format_of,
     may_be_body,
+    shows_response,
 )
 
 # Limit of a HAR or a cassette (bytes). JSON is held in memory as a whole; other tools fail at smaller files.
@@ -154,4 +155,6 @@ def _is_other(file: Path) -> bool:
     if file.suffix.lower() not in AMBIGUOUS:
         return False
     with file.open("rb") as opened:
-        return format_of(opened.read(FIRST_BYTES)) is Format.BODY
+        first = opened.read(FIRST_BYTES)
+    is_json = file.suffix.lower() == ".json"
+    return format_of(first) is Format.BODY and not (is_json and shows_response(first))

@@ -5,6 +5,9 @@ from enum import Enum, auto
 
 import msgspec
 
+from streamgauge.core.dialects import error_in, recognised, recognised_body
+from streamgauge.core.formats.cut_json import first_members
+from streamgauge.core.formats.json_text import UNPARSED, parse
 from streamgauge.core.formats.sse import BOM
 
 # How much of a file is checked (bytes): leading comments and blank lines of a cassette fit.
@@ -20,9 +23,10 @@ FORMATS_BY_SUFFIX = {
     ".pcapng": "a packet capture",
 }
 # Suffixes that other files than recordings have, too: in a directory those are skipped.
-AMBIGUOUS = frozenset((".yaml", ".yml"))
-# Suffixes of the recordings in a directory; a file named by the user may have any name.
-SUFFIXES = frozenset((".sse", *FORMATS_BY_SUFFIX, *AMBIGUOUS))
+AMBIGUOUS = frozenset((".yaml", ".yml", ".json"))
+# Suffixes of the recordings in a directory; a file named by the user may have any name. .ndjson: a body of JSON lines; .bin:
+# any body, as AWS's event stream.
+SUFFIXES = frozenset((".sse", ".ndjson", ".bin", *FORMATS_BY_SUFFIX, *AMBIGUOUS))
 SPOOL = "spool.sqlite"
 
 
@@ -87,6 +91,20 @@ def may_be_body(first: bytes) -> bool:
     if _is_json_lines(text):
         return False
     return b"\0" not in text and any((_SSE_LINE.search(text), _JSON_BEGINS.match(text), _HTML_BEGINS.match(text)))
+
+
+def shows_response(first: bytes) -> bool:
+    """Whether a JSON file that begins with `first` shows a model's response: its whole object, first line or first element,
+    or of a longer one the members that `first` has whole. Other JSON than recordings has no member of a dialect.
+    """
+    text = first.removeprefix(BOM).lstrip()
+    if text[:1] not in (b"{", b"["):
+        return False
+    values = parse(text), parse(text.partition(b"\n")[0])
+    value = next((whole for whole in values if whole is not UNPARSED), None) or first_members(text.removeprefix(b"["))
+    if isinstance(value, list):
+        value = value[0] if value else None
+    return bool(recognised("", value) or recognised_body(value) or error_in("", value))
 
 
 def _is_json_lines(text: bytes) -> bool:
