@@ -45,7 +45,7 @@ async def buried(cluster: MockCluster, *poison: Poison, metrics: Metrics) -> lis
     letters = DeadLetters(producer, NAMES, metrics)
     try:
         async with asyncio.timeout(60):
-            burying = [asyncio.ensure_future(letters.write(one, Stage.DECODE, "frame")) for one in poison]
+            burying = [asyncio.ensure_future(letters.write([one], Stage.DECODE, "frame")) for one in poison]
             await asyncio.sleep(0)
             while not all(one.done() for one in burying):
                 assert letters.waiting <= len(poison)
@@ -107,17 +107,37 @@ def test_cancelled_dead_letter_releases_the_lock() -> None:
         producer = Producer(cluster.bootstrap, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=1024)
         letters = DeadLetters(producer, NAMES, Metrics())
         cluster.fail_produce([TOPIC_AUTHORIZATION_FAILED])
-        first = asyncio.ensure_future(letters.write(Poison(b"one"), Stage.DECODE, "frame"))
+        first = asyncio.ensure_future(letters.write([Poison(b"one")], Stage.DECODE, "frame"))
         while not letters.waiting:
             await asyncio.wait({first}, timeout=0.02)
         first.cancel()
         await asyncio.wait({first})
         assert letters.waiting == 0
         async with asyncio.timeout(60):
-            await letters.write(Poison(b"two"), Stage.DECODE, "frame")
+            await letters.write([Poison(b"two")], Stage.DECODE, "frame")
         await producer.stop(1)
         return await read_all(cluster.bootstrap, NAMES.deadletter)
 
     with mock_cluster() as cluster:
         cluster.create_topic(NAMES.deadletter, 1)
         assert [one.value for one in asyncio.run(run(cluster))] == [b"two"]
+
+
+def test_letters_of_a_run_that_the_broker_refused_are_written_again() -> None:
+    async def run(cluster: MockCluster) -> list[Any]:
+        producer = Producer(cluster.bootstrap, max_message_bytes=MAX_DEADLETTER_BYTES, batch_bytes=1024)
+        letters = DeadLetters(producer, NAMES, metrics := Metrics())
+        try:
+            async with asyncio.timeout(60):
+                await letters.write([Poison(b"first")], Stage.DECODE, "frame")
+                cluster.fail_produce([TOPIC_AUTHORIZATION_FAILED])
+                await letters.write([Poison(b"%03d" % number * 50) for number in range(200)], Stage.DECODE, "frame")
+        finally:
+            await producer.stop(1)
+        assert page(metrics) == {"buried": 201, "waiting": 0}
+        return await read_all(cluster.bootstrap, NAMES.deadletter)
+
+    with mock_cluster() as cluster:
+        cluster.create_topic(NAMES.deadletter, 1)
+        written = [letter.value for letter in asyncio.run(run(cluster))]
+    assert sorted(written) == sorted([b"first", *[b"%03d" % number * 50 for number in range(200)]])

@@ -36,20 +36,17 @@ class SegmentsLog:
         while True:
             await asyncio.sleep(0)
             if not self.paused and self.position < len(self.values):
-                offset, self.position = self.position, self.position + 1
-                value = self.values[offset]
-                partition.put(
-                    SimpleNamespace(
-                        topic=self.topic,
-                        partition=NUMBER,
-                        offset=offset,
-                        timestamp=1.0,
-                        key=None,
-                        value=value,
-                        headers=(),
-                    )
-                )
-                self.most_queued = max(self.most_queued, len(partition.queue))
+                self.put_next(partition)
+
+    def put_next(self, partition: Partition) -> None:
+        offset, self.position = self.position, self.position + 1
+        value = self.values[offset]
+        partition.put(
+            SimpleNamespace(
+                topic=self.topic, partition=NUMBER, offset=offset, timestamp=1.0, key=None, value=value, headers=()
+            )
+        )
+        self.most_queued = max(self.most_queued, len(partition.queue))
 
     def pause(self, _: int) -> None:
         self.paused = True
@@ -92,8 +89,13 @@ class Broker:
         pass
 
 
-async def processed(log: Any, broker: Any, upto: int, assembler: Assembler, within_s: float = 30.0) -> None:
-    """Run a partition until everything below an offset is acknowledged. Raises TimeoutError."""
+async def processed(
+    log: Any, broker: Any, upto: int, assembler: Assembler, within_s: float = 30.0, fetched: int = 0
+) -> None:
+    """Run a partition until everything below an offset is acknowledged. `fetched`: how many messages are there before.
+
+    Raises TimeoutError.
+    """
     reached = asyncio.Event()
     failures: list[WorkerError] = []
     metrics: Any = Metrics()
@@ -107,6 +109,8 @@ async def processed(log: Any, broker: Any, upto: int, assembler: Assembler, with
         Topics(), ReadContext(log, log), letters, metrics, acknowledge, failures.append, checkpoint_s=0.05, tick_s=60.0
     )
     partition = Partition(NUMBER, assembler, broker, context, acknowledged=0, next_offset=0, lost=0, known=[])
+    for _ in range(fetched):
+        log.put_next(partition)
     partition.start()
     feeding = asyncio.create_task(log.feed(partition))
     try:
@@ -157,3 +161,36 @@ def test_bundles_on_which_the_assembler_fails_do_not_stop_it(caplog: pytest.LogC
     asyncio.run(processed(log, broker, 10, Failing()))
     assert len(broker.letters) == 10
     assert "stops at offset" not in caplog.text
+
+
+class SlowBroker(Broker):
+    """Confirms dead letters when nothing else is to be done. `round_trips`: how often it was waited for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.round_trips, self._open = 0, list[asyncio.Future[None]]()
+
+    async def send(self, message: Message) -> "asyncio.Future[None]":
+        if message.topic != Topics().deadletter:
+            return await super().send(message)
+        self.letters.append(message.value)
+        if not self._open:
+            self.round_trips += 1
+            asyncio.get_running_loop().call_later(0.005, self._confirm)
+        self._open.append(asyncio.get_running_loop().create_future())
+        return self._open[-1]
+
+    def _confirm(self) -> None:
+        for one in self._open:
+            if not one.cancelled():
+                one.set_result(None)
+        self._open.clear()
+
+
+def test_messages_of_another_program_are_put_aside_together() -> None:
+    """A producer that may write to the topic delays its partition by a round trip for some hundreds of them."""
+    junk = [b"junk %d" % number for number in range(1_200)]
+    log, broker = SegmentsLog([READABLE, *junk[:100], READABLE, *junk[100:], READABLE]), SlowBroker()
+    asyncio.run(processed(log, broker, len(log.values), Assembler(), fetched=len(log.values)))
+    assert broker.letters == junk, "a message is missing, or there twice"
+    assert broker.round_trips < 12

@@ -221,7 +221,7 @@ class Assignment:
         """Write a record that the records topic refuses to the dead letter topic. False for any other message."""
         if message.topic != self._settings.topics.records:
             return False
-        await self._dead_letters.write(_Refused(message.topic, message.key, message.value), Stage.RECORD, "refused")
+        await self._dead_letters.write([_Refused(message.topic, message.key, message.value)], Stage.RECORD, "refused")
         return True
 
     def _partition_context(self) -> PartitionContext:

@@ -1,4 +1,4 @@
-"""Writes a worker's dead letters: one at a time, at a limited rate, and with retries without a time limit.
+"""Writes a worker's dead letters: one run of messages at a time, at a limited rate, and with retries without a time limit.
 
 the broker accepts it      pause, then continue the partition: many unreadable messages must not starve other partitions
 it is too large            send a truncated dead letter, with the message's sizes
@@ -8,8 +8,10 @@ too many were foreign      the partition stops at the message, in the same way, 
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 from aiokafka.errors import (  # type: ignore[import-untyped]
@@ -30,7 +32,7 @@ from streamgauge.worker.settings import FOREIGN_ALONE_S
 _LOG = logging.getLogger("streamgauge.worker")
 
 # The highest rate of one worker (dead letters per second, bytes per second).
-_PER_S = 200
+_PER_S = 2_000
 _BYTES_PER_S = 16 * 1024 * 1024
 # The pause after a dead letter, as a multiple of the time that its message took to process. A forged bundle that inflates
 # to 64 MiB takes 50 ms; with this pause, such messages get at most a fifth of the worker's time.
@@ -103,23 +105,39 @@ class DeadLetters:
             self._stopped -= 1
             self._export_waiting()
 
-    async def write(self, message: Any, stage: Stage, error_class: str, spent_s: float = 0.0) -> None:
-        """Write the dead letter of a message; returns when it is durable and the rate limit's pause is over.
+    async def write(self, messages: Sequence[Any], stage: Stage, error_class: str, spent_s: float = 0.0) -> None:
+        """Write the dead letters of messages; returns when all are durable and the rate limit's pause is over.
 
-        `message`: has topic, partition, offset, key and value. `spent_s`: how long the failed processing took (seconds).
+        `messages`: each has topic, partition, offset, key and value. `spent_s`: how long their processing took (seconds).
         """
-        self._unwritten += 1
+        self._unwritten += len(messages)
         self._export_waiting()
         try:
             async with self._lock:
-                sent = await self._send(dead_letter_of(self._topics, message, message.value, stage, error_class))
-                self._metrics.add(table.DEAD_LETTERS.name, stage=stage.value, error_class=error_class)
-                self._log_written(message, stage, error_class)
-                size = len(sent.value or b"") + len(sent.key or b"")
-                await asyncio.sleep(max(1 / _PER_S, size / _BYTES_PER_S, _PAUSES * spent_s))
+                letters = [dead_letter_of(self._topics, one, one.value, stage, error_class) for one in messages]
+                sent = await self._send_all(letters)
+                self._metrics.add(table.DEAD_LETTERS.name, len(messages), stage=stage.value, error_class=error_class)
+                self._log_written(messages, stage, error_class)
+                size = sum(len(letter.value or b"") + len(letter.key or b"") for letter in sent)
+                await asyncio.sleep(max(len(sent) / _PER_S, size / _BYTES_PER_S, _PAUSES * spent_s))
         finally:
-            self._unwritten -= 1
+            self._unwritten -= len(messages)
             self._export_waiting()
+
+    async def _send_all(self, letters: list[Message]) -> list[Message]:
+        """Send at once, and then one by one what the broker did not confirm. Returns what was sent."""
+        futures: list[asyncio.Future[Any]] = []
+        if len(letters) > 1 and await self._connect():
+            with contextlib.suppress(KafkaError):
+                for letter in letters:
+                    futures.append(await self._producer.send(letter))
+                    futures[-1].add_done_callback(retrieve_exception)
+            if futures:
+                await asyncio.wait(futures, timeout=_CONFIRM_S)
+        return [
+            letter if future is not None and _is_confirmed(future) else await self._send(letter)
+            for letter, future in zip_longest(letters, futures)
+        ]
 
     async def _send(self, message: Message) -> Message:
         """Send until the broker confirms. Returns what was sent: the dead letter, or its truncated form."""
@@ -140,9 +158,13 @@ class DeadLetters:
                 self._log_recovery()
                 return message
 
-    async def _confirmed(self, message: Message) -> None:
+    async def _connect(self) -> bool:
         if not self._connected:
             self._connected = await self._producer.renew(self._producer.generation)
+        return self._connected
+
+    async def _confirmed(self, message: Message) -> None:
+        await self._connect()
         future = await self._producer.send(message)
         future.add_done_callback(retrieve_exception)
         done, _ = await asyncio.wait({future}, timeout=_CONFIRM_S)
@@ -152,9 +174,10 @@ class DeadLetters:
             raise KafkaError("cut off")
         future.result()
 
-    def _log_written(self, message: Any, stage: Stage, error_class: str) -> None:
-        """Log the first dead letter, and later the number of all so far, at most once per _REPEAT_S."""
-        self._written += 1
+    def _log_written(self, messages: Sequence[Any], stage: Stage, error_class: str) -> None:
+        """Log the first dead letters, and later the number of all so far, at most once per _REPEAT_S."""
+        self._written += len(messages)
+        message = messages[-1]
         now = asyncio.get_running_loop().time()
         if now - self._logged_s < _REPEAT_S:
             return
@@ -184,6 +207,10 @@ class DeadLetters:
 
     def _export_waiting(self) -> None:
         self._metrics.set(table.DEAD_LETTERS_WAITING.name, self.waiting)
+
+
+def _is_confirmed(future: "asyncio.Future[Any]") -> bool:
+    return future.done() and not future.cancelled() and future.exception() is None
 
 
 def _reason_of(error: KafkaError) -> str:

@@ -235,6 +235,6 @@ class LedgerSink:
         error_class = "unreadable" if version in (None, SCHEMA_VERSION) else "version"
         self._writing_dead_letter = True
         try:
-            await self._dead_letters.write(message, Stage.LEDGER, error_class)
+            await self._dead_letters.write([message], Stage.LEDGER, error_class)
         finally:
             self._writing_dead_letter = False

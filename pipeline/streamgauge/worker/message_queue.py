@@ -30,6 +30,11 @@ class MessageQueue:
         self._messages.append(message)
         self.size_bytes += memory_of(message)
 
+    @property
+    def first(self) -> Any:
+        """The first message, which stays in the queue. Raises IndexError if the queue is empty."""
+        return self._messages[0]
+
     def take(self) -> Any:
         """Remove and return the first message. Raises IndexError if the queue is empty."""
         message = self._messages.popleft()

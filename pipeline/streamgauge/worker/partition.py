@@ -25,6 +25,7 @@ from streamgauge.core.capture.bundles import (
     UnreadableBundle,
     decode_bundle,
     encode_bundle,
+    is_bundle,
     is_of_this_format,
 )
 from streamgauge.core.capture.segments import Bundle
@@ -63,6 +64,8 @@ _WAITING_S = 1.0
 # How long a partition applies messages before other tasks run, and how long it waits for more after the first message
 # (seconds): its streams then stay in the processor's caches, and heartbeats and responses are not delayed.
 _SLICE_S = 0.01
+# How many messages of other programs are put aside together, and their bytes: so many wait for the broker once.
+_MAX_RUN, _MAX_RUN_BYTES = 500, 1024 * 1024
 _GATHER_S = 0.005
 # How long a revoked partition waits for its sends in flight (seconds): well within a rebalance.
 _SENDS_S = 5.0
@@ -227,14 +230,36 @@ class Partition:
     # --- applying ---------------------------------------------------------------------------------------------------
 
     async def _process_message(self, message: Any) -> None:
-        if message.offset > self._offsets.next_offset:
-            self._clock.enter(Activity.WAITING)  # `accept` asks the broker about the offsets in between
-        if not await self._offsets.accept(message.offset):
+        if not await self._is_next(message):
+            return
+        if not is_bundle(message.value):
+            await self._process_others([message])
             return
         if records := await self._apply(message):
             self._clock.enter(Activity.SENDING)
             await self._send(records)
             self._clock.enter(Activity.APPLYING)
+        self._has_processed(message)
+
+    async def _process_others(self, run: list[Any]) -> None:
+        """Put messages of other programs aside: `run`, and those that follow in the queue, together."""
+        size = len(run[0].value or b"")
+        while self.queue and not is_bundle(self.queue.first.value) and len(run) < _MAX_RUN and size < _MAX_RUN_BYTES:
+            message = self._dequeue()
+            size += len(message.value or b"")
+            if await self._is_next(message):
+                run.append(message)
+        await self._dead_letter(run, Stage.DECODE, "frame", asyncio.get_running_loop().time())
+        for message in run:
+            self._has_processed(message)
+
+    async def _is_next(self, message: Any) -> bool:
+        """Whether a message is to be processed now. False if it was before, or if some before it are missing."""
+        if message.offset > self._offsets.next_offset:
+            self._clock.enter(Activity.WAITING)  # `accept` asks the broker about the offsets in between
+        return await self._offsets.accept(message.offset)
+
+    def _has_processed(self, message: Any) -> None:
         self._unacknowledged += 1
         self._read_bytes += len(message.value or b"")
         self._message_at = asyncio.get_running_loop().time()
@@ -253,7 +278,7 @@ class Partition:
         try:
             bundle = decode_bundle(message.value)
         except UnreadableBundle as error:
-            await self._dead_letter(message, Stage.DECODE, error.error_class, began)
+            await self._dead_letter([message], Stage.DECODE, error.error_class, began)
             return []
         self._clock.enter(Activity.APPLYING)
         try:
@@ -262,26 +287,28 @@ class Partition:
                 self._context.watch.applied(bundle, self._assembler, records)
         except Exception as error:  # noqa: BLE001 - a bug of ours that fails on one bundle must not stop the partition
             report_fault("the assembler", error)
-            await self._dead_letter(message, Stage.ASSEMBLE, type(error).__name__, began)
+            await self._dead_letter([message], Stage.ASSEMBLE, type(error).__name__, began)
             return self._assembler.take_finished()
         if bundle.instance != TICK_INSTANCE:  # a tick is a worker's own, and shows nothing of taps
             self._foreign.readable()
         return records
 
-    async def _dead_letter(self, message: Any, stage: Stage, error_class: str, began: float) -> None:
-        """Write a dead letter, but first stop if the partition has too many foreign messages; returns when the letter is
-        durable. Meanwhile, checkpoint the messages before an unreadable one, and write old entries again: otherwise a
-        zombie's older entry could be the last in the log."""
+    async def _dead_letter(self, run: list[Any], stage: Stage, error_class: str, began: float) -> None:
+        """Write the dead letters of consecutive messages; returns when they are durable.
+
+        First stops if the partition has too many foreign messages. Meanwhile, checkpoints the messages before an unreadable
+        one, and writes old entries again: otherwise a zombie's older entry could be the last in the log.
+        """
         spent_s = asyncio.get_running_loop().time() - began
         self._clock.enter(Activity.SENDING)
         dead_letters = self._context.dead_letters
-        writing = asyncio.ensure_future(self._put_aside(message, stage, error_class, spent_s))
+        writing = asyncio.ensure_future(self._put_aside(run, stage, error_class, spent_s))
         try:
             while not (await asyncio.wait({writing}, timeout=_WAITING_S))[0]:
                 self._dead_letter_tries = dead_letters.tries
                 # After an ASSEMBLE error the bundle may be half applied: no such state may be durable before the dead letter.
                 if stage is Stage.DECODE:
-                    await self._checkpoint(message.offset)
+                    await self._checkpoint(run[0].offset)
                 if self._finishing:
                     raise _Interrupted
             writing.result()
@@ -289,18 +316,18 @@ class Partition:
             self._clock.enter(Activity.APPLYING)
             end_in_background(writing)  # it may hold the lock of all dead letters
 
-    async def _put_aside(self, message: Any, stage: Stage, error_class: str, spent_s: float) -> None:
+    async def _put_aside(self, run: list[Any], stage: Stage, error_class: str, spent_s: float) -> None:
         dead_letters = self._context.dead_letters
         is_foreign = error_class == OTHER_VERSION
-        if is_foreign and self._foreign.foreign(message.timestamp) and not self._readable_follows():
+        if is_foreign and self._foreign.foreign(run[0].timestamp) and not self._readable_follows():
             self._stopped = True
             self._resume()
             try:
-                await dead_letters.stop(message, stage, error_class, self._readable_follows)
+                await dead_letters.stop(run[0], stage, error_class, self._readable_follows)
             finally:
                 self._stopped = False
             self._foreign.readable()
-        await dead_letters.write(message, stage, error_class, spent_s)
+        await dead_letters.write(run, stage, error_class, spent_s)
 
     def _readable_follows(self) -> bool:
         """Whether a message that looks like a bundle of this version was fetched, and is still to be processed."""

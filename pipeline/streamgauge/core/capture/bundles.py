@@ -103,9 +103,14 @@ def is_of_this_format(message: bytes | None) -> bool:
     return message is not None and message.startswith(_BEGIN)
 
 
+def is_bundle(message: bytes | None) -> bool:
+    """Whether a message begins as a bundle of any version does. Its content may be damaged."""
+    return message is not None and message[:2] == _MAGIC and len(message) >= 4
+
+
 def decode_bundle(message: bytes | None) -> Bundle:
     """The bundle of a message. Raises UnreadableBundle, and no other error, if the message is not a bundle."""
-    if not message or message[:2] != _MAGIC or len(message) < 4:
+    if message is None or not is_bundle(message):
         raise UnreadableBundle("frame", "not a Streamgauge bundle")
     if message[2] != FORMAT_VERSION:
         raise UnreadableBundle(OTHER_VERSION, f"bundle format {message[2]}; this version reads {FORMAT_VERSION}")
