@@ -1,5 +1,6 @@
 """`streamgauge demo` as a user runs it: at its realistic pace, with its own `up`."""
 
+import json
 import signal
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from streamgauge.cli.demo import admin_address
 from streamgauge.cli.main import main
 from streamgauge.errors import DONE, INTERRUPTED, UNAVAILABLE, USAGE
+from streamgauge.ledger import open_ledger
 from streamgauge.runtime.listeners import Address
 from streamgauge.settings.declarations import Settings
 from streamgauge_demo.scenarios import SCENARIOS
@@ -38,7 +40,9 @@ def test_it_ends_by_itself_as_expected_and_joins_no_ledger_of_the_environment(tm
     count = len(SCENARIOS)
     assert f"{count} requests, {count} records; {count} of {count} scenarios as expected." in done.stdout, done.stdout
     assert not production.exists()
-    assert (data / "ledger.sqlite").exists()
+    with open_ledger(f"sqlite:///{data / 'ledger.sqlite'}", create=False) as ledger:
+        records = [json.loads(record) for record in ledger.query(len(SCENARIOS))]
+    assert any(record["cost"] and record["cost"]["usd"] for record in records), "the demo shows no cost"
 
 
 def test_a_directory_of_the_environment_that_has_a_ledger_is_refused(tmp_path: Path) -> None:

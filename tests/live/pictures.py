@@ -48,8 +48,8 @@ STREAMS_AN_HOUR = 600
 @contextmanager
 def demo(folder: Path, *options: str) -> Iterator[Running]:
     """The demo, when it has played its scenarios."""
-    flags = ["--serve", "--data-dir", f"{folder / 'demo'}", *options]
-    with start("demo", flags, folder / "demo") as process:
+    flags = ["--serve", "--data-dir", "demo", *options]
+    with start("demo", flags, folder / "demo", around=["env", "-C", str(folder)]) as process:
         wait_until_ready(process)
         time.sleep(PLAYED_S)
         yield process

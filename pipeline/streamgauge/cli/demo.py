@@ -28,6 +28,17 @@ if TYPE_CHECKING:
 # The newest records, which are read at each look: far more than the demo's streams that run at one time.
 NEWEST = 500
 
+# No list has a price of a simulated provider. Without any, the page and the reports of the demo would show no cost.
+_PRICES = """\
+# Prices of the demo's simulated providers, in USD for a million tokens. They are invented.
+[[price]]
+model = "*"
+from = 2026-01-01
+input = 1.0
+input_cached = 0.1
+output = 5.0
+"""
+
 _ANY_PORT = Address(host="127.0.0.1", port=0)
 
 
@@ -42,8 +53,12 @@ def run(settings: Settings, args: Arguments) -> int:
 
         @contextlib.asynccontextmanager
         async def start_up(upstreams: Mapping[str, str]) -> AsyncIterator[DemoTap]:
+            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
+            prices = data_dir / "demo-prices.toml"
+            prices.write_text(_PRICES, encoding="utf-8")
             changed = replace(
                 settings,
+                prices=prices,
                 upstream=tuple(Upstream(name=name, url=url) for name, url in upstreams.items()),
                 upstream_idle_timeout=UPSTREAM_IDLE_TIMEOUT_S,
                 drain_timeout=min(settings.drain_timeout, UPSTREAM_IDLE_TIMEOUT_S),
