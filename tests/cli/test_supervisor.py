@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,7 +16,7 @@ from streamgauge.settings.sources import load
 from streamgauge.spool.read_counters import Counters, read_balance
 from tests.integration.provider import BEGIN, REST, Provider, provider
 from tests.processes import children
-from tests.running import PATIENCE_S, Running, start_tap, start_up, wait_for
+from tests.running import PATIENCE_S, Running, start, start_tap, start_up, wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -162,3 +163,22 @@ def test_counters_of_applications_are_settled_again_after_a_bug(
     assert [message.splitlines()[0] for message in caplog.messages if "internal error" in message] == [
         "internal error in the closing of applications' balances: LookupError"
     ]
+
+
+def test_the_page_of_an_admin_port_on_all_addresses_is_at_one_that_can_be_opened(tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text("0123456789abcdef0123456789abcdef")
+    token.chmod(0o600)
+    more = ("--admin", "0.0.0.0:0", "--admin-token-file", str(token))
+    places = [
+        "--upstream",
+        "http://127.0.0.1:9",
+        "--listen",
+        "127.0.0.1:0",
+        "--data-dir",
+        str(tmp_path / "data"),
+        *more,
+    ]
+    with start("up", places, tmp_path / "data") as up:
+        wait_for(lambda: "page at" in up.log, "the address of the page")
+        assert re.search(r"page at http://127\.0\.0\.1:[1-9]\d+/, metrics at http://127\.0\.0\.1:", up.log), up.log

@@ -53,12 +53,9 @@ def run(settings: Settings, args: Arguments) -> int:
 
         @contextlib.asynccontextmanager
         async def start_up(upstreams: Mapping[str, str]) -> AsyncIterator[DemoTap]:
-            data_dir.mkdir(mode=0o700, parents=True, exist_ok=True)
-            prices = data_dir / "demo-prices.toml"
-            prices.write_text(_PRICES, encoding="utf-8")
             changed = replace(
                 settings,
-                prices=prices,
+                prices=_write_prices(data_dir),
                 upstream=tuple(Upstream(name=name, url=url) for name, url in upstreams.items()),
                 upstream_idle_timeout=UPSTREAM_IDLE_TIMEOUT_S,
                 drain_timeout=min(settings.drain_timeout, UPSTREAM_IDLE_TIMEOUT_S),
@@ -96,6 +93,13 @@ def run(settings: Settings, args: Arguments) -> int:
 def admin_address(settings: Settings, *, serve: bool) -> Address:
     """The address of the admin port. With --serve it is fixed: `top` and the documents look for the page there."""
     return settings.admin if serve or "admin" in settings.given else _ANY_PORT
+
+
+def _write_prices(folder: Path) -> Path:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    file = folder / "demo-prices.toml"
+    file.write_text(_PRICES, encoding="utf-8")
+    return file
 
 
 def _program() -> str:

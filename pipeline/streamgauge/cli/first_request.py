@@ -11,6 +11,7 @@ from typing import NamedTuple
 from urllib.parse import urlsplit
 
 from streamgauge.live.answers import Client
+from streamgauge.runtime.listeners import reachable_host
 from streamgauge.settings.declarations import Settings
 from streamgauge.settings.types import Upstream, version_at_end
 
@@ -93,7 +94,7 @@ def clients_of(settings: Settings) -> list[Client]:
 def reachable(address: str) -> str:
     """HOST:PORT of a listener as a client on this host writes it: for all addresses that of the loopback."""
     host, _, port = address.rpartition(":")
-    return f"{ {'0.0.0.0': '127.0.0.1', '[::]': '[::1]'}.get(host, host) }:{port}"  # noqa: S104 - it is replaced
+    return f"{reachable_host(host)}:{port}"
 
 
 def _form_of(upstream: Upstream) -> _Form:

@@ -123,7 +123,7 @@ async def running_tap(
         stack.push_async_callback(group.stop, settings.drain_timeout)
         await group.start()
         scheme = "https" if settings.admin_tls_certificate else "http"
-        yield Tap(group, clients.address if clients else None, f"{scheme}://{admin.address}")
+        yield Tap(group, clients.address if clients else None, f"{scheme}://{reachable(admin.address)}")
 
 
 @contextlib.contextmanager

@@ -9,13 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from streamgauge.doctor.contract import Finding, Installation, fail, in_thread, ok, warn
-from streamgauge.runtime.listeners import Address
+from streamgauge.runtime.listeners import Address, reachable_host
 
 _TIMEOUT_S = 5.0
 # What an admin port answers to a question for its health: its name in the header Server, a status, and a few words (bytes).
 _SERVER, _STATUSES, _MAX_BYTES = "streamgauge", (200, 401, 403, 503), 500
 _UNREADY = 503
-_LOCAL = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - it connects
 
 
 async def check_ports(installation: Installation) -> Sequence[Finding]:
@@ -65,7 +64,7 @@ def _bind_error(address: Address) -> OSError | None:
 
 def reached_at(address: Address) -> Address:
     """The address by which this host reaches a listener."""
-    return Address(host=_LOCAL.get(address.host, address.host), port=address.port)
+    return Address(host=reachable_host(address.host), port=address.port)
 
 
 def is_streamgauge(address: Address) -> bool:

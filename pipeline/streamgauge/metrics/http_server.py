@@ -25,7 +25,7 @@ from streamgauge.metrics.admin_log import LIMITED, MALFORMED, OTHER_HOST, WITHOU
 from streamgauge.metrics.prometheus import Metrics
 from streamgauge.runtime.certificates import CHECK_S, ServerCertificate
 from streamgauge.runtime.faults import report_fault, reported_task
-from streamgauge.runtime.listeners import Address, sockets_of
+from streamgauge.runtime.listeners import Address, reachable_host, sockets_of
 
 # A connection without a complete request for this long is closed (seconds); a scrape or a probe is one short request.
 KEEPALIVE_S = 75.0
@@ -133,7 +133,7 @@ class AdminServer:
         self._runner = web.ServerRunner(self._server)
         self._access = access
         self._listening: list[asyncio.Server] = []
-        self._address: tuple[str, int] | None = None
+        self._address: Address | None = None
         self._renewal: asyncio.Task[None] | None = None
 
     async def start(self, address: str) -> None:
@@ -150,7 +150,7 @@ class AdminServer:
         await self._runner.setup()
         self._listening = [await self._listen(listening) for listening in sockets]
         host, port = sockets[0].getsockname()[:2]
-        self._address = (str(host), int(port))
+        self._address = Address(str(host), int(port))
         if self._access.certificate is not None:
             renewal = _renew(self._access.certificate)
             self._renewal = reported_task("the renewal of the admin port's certificate", renewal)
@@ -172,15 +172,18 @@ class AdminServer:
     @property
     def address(self) -> str:
         """HOST:PORT as bound. Raises RuntimeError before `start`."""
-        if self._address is None:
-            raise RuntimeError("the admin port is not open")
-        host, port = self._address
-        return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+        return str(self._bound)
 
     @property
     def url(self) -> str:
-        """The port's URL, without a path. Raises RuntimeError before `start`."""
-        return f"{self._access.scheme}://{self.address}"
+        """The port's URL for a client on this host, without a path. Raises RuntimeError before `start`."""
+        return f"{self._access.scheme}://{Address(reachable_host(self._bound.host), self._bound.port)}"
+
+    @property
+    def _bound(self) -> Address:
+        if self._address is None:
+            raise RuntimeError("the admin port is not open")
+        return self._address
 
     async def stop(self) -> None:
         """Closes the port and its connections."""

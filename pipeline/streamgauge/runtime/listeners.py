@@ -35,6 +35,11 @@ class Address:
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
 
+def reachable_host(host: str) -> str:
+    """The host by which a client on this host reaches a listener: for all addresses that of the loopback."""
+    return {"0.0.0.0": "127.0.0.1", "::": "::1", "[::]": "[::1]"}.get(host, host)  # noqa: S104 - it is replaced
+
+
 def is_loopback(host: str) -> bool:
     """Whether only this host reaches the address. A name is not resolved: it may have another address tomorrow."""
     try:
