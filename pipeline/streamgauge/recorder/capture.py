@@ -120,6 +120,11 @@ class RecordedStream:
         if self._response is not None:
             self._response.set_head(self._since(answered.at_ns), answered.status, answered.headers)
 
+    def break_events(self) -> None:
+        """Record that the framing of the response's events could not be read, in the transport before it."""
+        if self._response is not None:
+            self._response.break_events()
+
     def add_read(self, read: ResponseRead | StampedRead) -> int:
         """Keep a read of the response until `process_waiting`. Returns by how much `waiting_bytes` grew. Never raises."""
         self._waiting.append(read)

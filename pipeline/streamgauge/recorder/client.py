@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 
 from streamgauge.recorder.fair_shares import Party
-from streamgauge.recorder.protocol import Encoded, Message, RequestStarted, ResponseRead, encode_batch
+from streamgauge.recorder.protocol import Encoded, Message, RequestStarted, ResponseRead, WebSocketOpened, encode_batch
 from streamgauge.runtime.faults import report_fault
 from streamgauge.runtime.ownership import is_our_directory
 from streamgauge.spool.read_counters import Counters, DropReason, Incident
@@ -226,6 +226,9 @@ class RecorderClient:
         without = NotCaptured.CAPTURE_FAULT if reason is DropReason.CAPTURE_FAULT else NotCaptured.RECORDER_GONE
         for begun in _begun_in(batch):
             self.counters.responses.not_captured(begun.upstream, without)
+        for message in batch:
+            if type(message) is WebSocketOpened:  # how many responses it would have had is not known
+                self.counters.responses.passed(message.request.upstream, without)
         self._remove_batch()
         return reads
 

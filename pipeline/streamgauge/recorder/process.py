@@ -163,6 +163,7 @@ class RecorderProcess:
 
     def _flush(self, segments: Iterable[Segment]) -> None:
         """Put segments into the spool, a few bundles at a time: decoded data may need far more memory than waiting data."""
+        self._count_of_websockets()
         now = self._add(segments)
         self._writer.send(self._bundler.take(now), self._bundler.slots)
         self._flushed_ns = now
@@ -190,6 +191,7 @@ class RecorderProcess:
     async def farewell(self) -> Lost | None:
         """Put the last bundles. If the disk refuses them, retry for LAST_WRITES_S; then return what is lost, else None."""
         is_late = _later(time.monotonic_ns() + round(LAST_READS_S * 1e9))
+        self._count_of_websockets()
         self._add(chain(self._recorder.each_segment(is_late), self._recorder.each_behind(is_late)))
         self._recorder.drop_behind()
         now = time.monotonic_ns()
@@ -201,6 +203,18 @@ class RecorderProcess:
             await asyncio.sleep(BUNDLE_NS / 1e9)
             self._writer.send((), self._bundler.slots, farewell=True)
         return self._writer.close(self._bundler.slots)
+
+    def _count_of_websockets(self) -> None:
+        """Count what WebSockets held: before anything else counts these reads and responses."""
+        self._counters.seen(self._recorder.seen)
+        for upstream, responses in self._recorder.made.items():
+            for _ in range(responses):
+                self._counters.responses.seen(upstream)
+        for (upstream, without), responses in self._recorder.unmade.items():
+            self._counters.responses.passed(upstream, without, responses)
+        self._recorder.seen = 0
+        self._recorder.made.clear()
+        self._recorder.unmade.clear()
 
     def _count(self) -> None:
         for reason, reads in self._recorder.dropped.items():

@@ -7,6 +7,9 @@ A stream is RequestStarted, then in any order RequestBody*, RequestSent and the 
 follows ExchangeEnding. The response is ResponseRead* or ResponseReads*: head, framing and body as the wire had them. A tap
 that does not read the wire sends ResponseHead once, and then ResponseRead* with the bytes of the body alone. ReadsDropped
 takes the place of missing reads; ResponseHead is never dropped.
+
+A WebSocket is WebSocketOpened, then WebSocketData*, then ExchangeEnding. Its responses are streams that the recorder makes
+(websocket_session.py); their reads are counted there.
 """
 
 import struct
@@ -133,6 +136,27 @@ class ResponseHead(msgspec.Struct, array_like=True, tag=6, frozen=True, gc=False
     headers: list[tuple[str, str]] = []
 
 
+class WebSocketOpened(msgspec.Struct, array_like=True, tag=8, frozen=True, gc=False):
+    """An upstream accepted the handshake of a WebSocket (status 101).
+
+    `request`: the handshake, of the method WEBSOCKET. `headers`: of the answer, as those of ResponseHead.
+    """
+
+    stream: int
+    request: RequestStarted
+    headers: list[tuple[str, str]] = []
+
+
+class WebSocketData(msgspec.Struct, array_like=True, tag=9, frozen=True, gc=False):
+    """One read of a WebSocket: raw bytes of frames. `gap`: bytes of this direction before it could not be sent."""
+
+    stream: int
+    at_ns: int
+    data: bytes
+    from_client: bool
+    gap: bool = False
+
+
 # Taps inside an application: they do not see the wire, so the bytes that reached the client are not known.
 OFF_THE_WIRE = frozenset(("httpx", "asgi"))
 
@@ -145,6 +169,8 @@ Message = (
     | ReadsDropped
     | ExchangeEnding
     | ResponseHead
+    | WebSocketOpened
+    | WebSocketData
 )
 
 # Request headers that a recorder needs; a tap sends no others to it, except the tenant header.
@@ -159,6 +185,7 @@ REQUEST_HEADERS = frozenset(
         "last-event-id",
         "content-encoding",
         "content-type",
+        "sec-websocket-protocol",  # browsers send the key of OpenAI's APIs in it
     }
 )
 

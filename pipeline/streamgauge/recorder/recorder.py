@@ -10,6 +10,7 @@ most. MAX_BEHIND_BYTES bounds the waiting reads of all streams behind; beyond it
 `recorder_behind`, first of the clients that have the most.
 """
 
+import itertools
 import secrets
 import sys
 import time
@@ -33,11 +34,15 @@ from streamgauge.recorder.protocol import (
     ResponseHead,
     ResponseRead,
     ResponseReads,
+    WebSocketData,
+    WebSocketOpened,
 )
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.recorder.stream_id import FREE_BITS, ID_BYTES, stream_id
+from streamgauge.recorder.websocket_session import WebSocketSession
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool.read_counters import DropReason, Incident
+from streamgauge.spool.response_counters import NotCaptured
 
 # Streams open at once. A relay holds two sockets for each, so file descriptors run out sooner. At about 5 KiB a stream
 # this is 100 MiB.
@@ -62,8 +67,11 @@ def _never() -> bool:
 
 
 class Recorder:
-    """Call `handle` for each message, then take the segments. `dropped`, `incidents` and `refused` grow until the caller
-    clears them. `refused`: streams above the limit of open ones, by upstream.
+    """Call `handle` for each message, then take the segments. `dropped`, `incidents`, `refused`, `made`, `unmade` and `seen`
+    grow until the caller clears them. `refused`: streams above the limit of open ones, by upstream.
+
+    Of WebSockets: `made`: responses that became streams, by upstream; `unmade`: those that did not, and why; `seen`: reads of
+    these streams.
     """
 
     def __init__(
@@ -83,6 +91,9 @@ class Recorder:
         self.dropped: Counter[DropReason] = Counter()
         self.incidents: Counter[Incident] = Counter()
         self.refused: Counter[str | None] = Counter()
+        self.made: Counter[str | None] = Counter()
+        self.unmade: Counter[tuple[str | None, NotCaptured]] = Counter()
+        self.seen = 0
         self._settings = settings
         self._new_id = new_id or new_stream_id
         self._on_start = on_start
@@ -92,6 +103,9 @@ class Recorder:
         self._budget = Budget(max_held_bytes)
         self._memory = DecoderMemory(max_decoder_bytes)
         self._open: dict[Key, RecordedStream] = {}
+        self._websockets: dict[Key, WebSocketSession] = {}
+        self._unknown_websockets: dict[Key, None] = {}  # the last ones that began before this recorder
+        self._numbers = itertools.count()  # of the streams of WebSockets
         # By sender, the number of its first refused stream. Senders number their streams upwards.
         self._refused_from: dict[int, int] = {}
         self._changed: dict[RecordedStream, None] = {}  # in the order in which they were first changed
@@ -146,7 +160,11 @@ class Recorder:
             self._pending_bytes += size
             self._changed[capture] = None
 
-    def _handle_other(self, capture: RecordedStream, message: ResponseHead | RequestBody | RequestSent) -> None:
+    def _handle_other(
+        self,
+        capture: RecordedStream,
+        message: ResponseHead | RequestBody | RequestSent | WebSocketOpened | WebSocketData,
+    ) -> None:
         if not capture.behind:
             self._changed[capture] = None
         try:
@@ -157,6 +175,8 @@ class Recorder:
                     capture.request_body(message.data)
                 case RequestSent():
                     capture.request_sent(message)
+                case WebSocketOpened() | WebSocketData():
+                    pass  # its sender has given a WebSocket the number of a stream
                 case _:
                     assert_never(message)
         except Exception as error:  # noqa: BLE001 - capture fails open: a bug only makes this stream's record incomplete
@@ -241,6 +261,8 @@ class Recorder:
         """End all open streams of a sender that has disconnected, as cut."""
         for sender, stream in [key for key in self._open if key[0] == source]:
             self.handle(ExchangeEnding(stream, at_ns, Ending.CUT), sender)
+        for sender, websocket in [key for key in self._websockets if key[0] == source]:
+            self.handle(ExchangeEnding(websocket, at_ns, Ending.CUT), sender)
         self._refused_from.pop(source, None)
 
     def segments(self) -> list[Segment]:
@@ -315,11 +337,53 @@ class Recorder:
         """Handle a message of a stream that is not open: it begins, was refused, or began before this recorder started."""
         if isinstance(message, RequestStarted):
             self._begin(key, message)
+        elif isinstance(message, WebSocketOpened | WebSocketData | ExchangeEnding):
+            self._handle_websocket(key, message)
         elif isinstance(message, ResponseRead | ResponseReads):
             source, stream = key
             refused = source in self._refused_from and stream >= self._refused_from[source]
             reason = DropReason.RECORDER_BEHIND if refused else DropReason.RECORDER_GONE
             self.dropped[reason] += 1 if isinstance(message, ResponseRead) else len(message.reads)
+
+    # --- WebSockets, whose responses are streams of a sender of their own ---------------------------------------------------
+
+    def _handle_websocket(self, key: Key, message: WebSocketOpened | WebSocketData | ExchangeEnding) -> None:
+        session = self._websockets.get(key)
+        if isinstance(message, WebSocketOpened):
+            self._open_websocket(key, message)
+            return
+        if session is None:
+            if isinstance(message, WebSocketData) and key not in self._unknown_websockets:
+                self.unmade[None, NotCaptured.RECORDER_GONE] += 1
+                self._unknown_websockets[key] = None
+                if len(self._unknown_websockets) > self._max_open:
+                    del self._unknown_websockets[next(iter(self._unknown_websockets))]
+            return
+        try:
+            if isinstance(message, WebSocketData):
+                session.data(message)
+            else:
+                del self._websockets[key]
+                session.end(message)
+        except Exception as error:  # noqa: BLE001 - as above; responses that come later get no record
+            report_fault("the recorder", error)
+            self.incidents[Incident.CAPTURE_FAULT] += 1
+            self.unmade[session.upstream, NotCaptured.CAPTURE_FAULT] += 1
+            session.fail(message.at_ns)
+
+    def _open_websocket(self, key: Key, opened: WebSocketOpened) -> None:
+        if len(self._websockets) >= self._max_open:
+            self.incidents[Incident.STREAM_REFUSED] += 1
+            self.unmade[opened.request.upstream, NotCaptured.LIMIT] += 1
+            return
+        sink = _StreamsOfWebSocket(self, ~key[0], opened.request.upstream, self._numbers)
+        self._websockets[key] = WebSocketSession(opened, sink, self._budget)
+
+    def break_events(self, stream: int, source: int) -> None:
+        """Mark that the framing of a stream's events could not be read."""
+        capture = self._open.get((source, stream))
+        if capture is not None:
+            capture.break_events()
 
     def _close(self, capture: RecordedStream) -> None:
         try:
@@ -334,6 +398,38 @@ class Recorder:
         report_fault("the recorder", error)
         self.incidents[Incident.CAPTURE_FAULT] += 1
         capture.fail()
+
+
+class _StreamsOfWebSocket:
+    """Takes the streams of one WebSocket for the recorder: see websocket_session.StreamSink."""
+
+    def __init__(self, recorder: Recorder, source: int, upstream: str | None, numbers: Iterator[int]) -> None:
+        self._recorder, self._source, self._upstream, self._numbers = recorder, source, upstream, numbers
+
+    def number(self) -> int:
+        """The number of a new stream."""
+        return next(self._numbers)
+
+    def put(self, message: Message) -> None:
+        """Handle a message of a stream, and count it."""
+        if isinstance(message, RequestStarted):
+            self._recorder.made[self._upstream] += 1
+        elif isinstance(message, ResponseRead):
+            self._recorder.seen += 1
+        self._recorder.handle(message, self._source)
+
+    def lose(self, stream: int, *, broken: bool) -> None:
+        """Mark that a part of a stream is missing."""
+        if broken:
+            self._recorder.break_events(stream, self._source)
+            return
+        self._recorder.seen += 1
+        self._recorder.dropped[DropReason.RECORDER_BEHIND] += 1
+        self._recorder.handle(ReadsDropped(stream, 1), self._source)
+
+    def not_captured(self, reason: NotCaptured) -> None:
+        """Count a response that gets no stream."""
+        self._recorder.unmade[self._upstream, reason] += 1
 
 
 def new_stream_id(wall_ns: int | None) -> bytes:

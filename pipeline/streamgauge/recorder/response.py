@@ -183,6 +183,10 @@ class Response:
         self._set_fault(decoder.fault)
         return len(step) if decoder.is_coded else 0
 
+    def break_events(self) -> None:
+        """Record that the framing of the events was broken where the tap read it."""
+        self._set_fault(DecodeFault.BAD_EVENT_FRAMING)
+
     def drop_part(self) -> None:
         """Discard a read that is processed in part: the caller drops it with others."""
         self._part = None

@@ -96,14 +96,15 @@ _NOT_LLM: tuple[tuple[str, str], ...] = (
 _LIVE = frozenset(LIVE_MEMBERS)
 
 # Endpoints whose every response gets a record: the end of the path, its template, and the methods. GET is listed where
-# a client can resume a stream: a stored response, and a stream that continues by Last-Event-ID.
+# a client can resume a stream: a stored response, and a stream that continues by Last-Event-ID. WEBSOCKET is the handshake of a
+# WebSocket, each of whose responses gets a record.
 _ENDPOINTS: tuple[tuple[re.Pattern[str], str, frozenset[str]], ...] = tuple(
     (re.compile(pattern + r"\Z"), template, frozenset(methods.split()))
     for pattern, template, methods in (
         (r"/chat/completions", "/chat/completions", "POST"),
         (r"/completions", "/completions", "POST"),
         (r"/completion", "/completion", "POST"),
-        (r"/responses", "/responses", "POST"),
+        (r"/responses", "/responses", "POST WEBSOCKET"),
         (r"/responses/[^/]+", "/responses/{id}", "GET"),
         (r"/messages", "/messages", "POST GET"),
         (r":generateContent", ":generateContent", "POST"),
@@ -131,6 +132,10 @@ _ENDPOINTS: tuple[tuple[re.Pattern[str], str, frozenset[str]], ...] = tuple(
         ],
     )
 )
+
+
+# The method in whose place the handshake of a WebSocket has this word: it is a GET, which may mean something else.
+WEBSOCKET = "WEBSOCKET"
 
 
 def endpoint_of(method: str, target: str) -> str | None:
@@ -223,6 +228,7 @@ __all__ = [
     "DIALECTS",
     "DONE",
     "OTHER",
+    "WEBSOCKET",
     "Data",
     "Dialect",
     "ErrorFacts",

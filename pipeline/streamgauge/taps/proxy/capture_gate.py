@@ -1,5 +1,5 @@
 """Decides when the capture of an exchange on the wire starts: at the request for LLM endpoints; otherwise only if the
-response is an event stream. The relay and the packet tap use it.
+response is an event stream. The handshake of a WebSocket is captured once it is answered. The relay and the packet tap use it.
 """
 
 import re
@@ -8,18 +8,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.core.dialects import endpoint_of
+from streamgauge.core.dialects import WEBSOCKET, endpoint_of
 from streamgauge.core.http1.head import names_stream
-from streamgauge.recorder.exchange_capture import CaptureClient, ExchangeCapture
+from streamgauge.recorder.exchange_capture import CaptureClient, ExchangeCapture, kept_headers
 from streamgauge.recorder.fair_shares import Party
-from streamgauge.recorder.protocol import REQUEST_HEADERS
+from streamgauge.recorder.protocol import REQUEST_HEADERS, RESPONSE_HEADERS, RequestStarted
 from streamgauge.recorder.uncaptured import why_not_captured
+from streamgauge.recorder.websocket_capture import WebSocketCapture
 from streamgauge.runtime.faults import report_fault
 from streamgauge.settings.attributes import Attribute
 from streamgauge.spool.read_counters import DropReason
 from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.proxy.request import Outgoing, Request
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
+
+# The status with which a server refuses the protocol of a WebSocket (RFC 9110, 15.5.22).
+_NO_WEBSOCKET = 426
 
 _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key")
 # Gemini takes the API key as a parameter, too.
@@ -66,13 +70,15 @@ class CaptureGate:
     """Reports one exchange, once its capture has started.
 
     `capture`: None before that. `waits`: the response's head will decide whether the capture starts. `counted`: the response
-    counts as captured, or as not captured by a reason.
+    counts as captured, or as not captured by a reason. `websocket`: the capture of a WebSocket that the upstream accepted.
     """
 
-    __slots__ = ("_body", "_client", "_early", "_early_bytes", "_request", "_sent", "capture", "counted", "waits")
+    __slots__ = ("_body", "_client", "_early", "_early_bytes", "_request", "_sent", "capture", "counted", "waits",
+                 "websocket")  # fmt: skip
 
     def __init__(self, client: CaptureClient, request: CapturedRequest) -> None:
         self.capture: ExchangeCapture | None = None
+        self.websocket: WebSocketCapture | None = None
         self.waits = self.counted = False
         self._client = client
         self._request = request
@@ -99,7 +105,7 @@ class CaptureGate:
             return
         body, self._body = self._body, None
         method, target = self._method_and_target()
-        if endpoint_of(method, target) is None:
+        if self._request.request.is_handshake or endpoint_of(method, target) is None:
             self.waits = True
             return
         capture = self._start(method, target)
@@ -123,14 +129,45 @@ class CaptureGate:
         if framing.status is None and framing.fault is None and self._early_bytes < MAX_RESPONSE_HEAD:
             return
         early, self._early, self.waits = self._early, [], False
-        if names_stream((framing.content_type,)):
-            capture = self._start(*self._method_and_target())
-            if self._sent is not None:
-                capture.request_sent(*self._sent)
-            for read in early:
-                capture.read(*read)
+        if self._request.request.is_handshake:
+            self._decide_handshake(early, framing)
+        elif names_stream((framing.content_type,)):
+            self._start_late(early)
         elif framing.status is not None or framing.fault is None:
             self.count_uncaptured(why_not_captured(self._method_and_target()[1], (framing.content_type,)))
+
+    def _decide_handshake(self, early: list[tuple[int, bytes]], framing: ResponseFraming) -> None:
+        """Starts the capture of a WebSocket, or of the error with which the upstream answered its handshake.
+
+        A 426 is no error of a model: the upstream has no WebSocket, and its client falls back to HTTP.
+        """
+        method, target = self._method_and_target()
+        is_llm = endpoint_of(method, target) is not None
+        if framing.switched and is_llm:
+            self.counted = True
+            self.websocket = WebSocketCapture(self._client, self._request.upstream)
+            self.websocket.open(self._started(method, target), kept_headers(framing.headers, RESPONSE_HEADERS))
+        elif not is_llm and not framing.switched:
+            self.count_uncaptured(why_not_captured(target, (framing.content_type,)))
+        elif framing.switched or framing.status in (None, _NO_WEBSOCKET):
+            self.count_uncaptured(NotCaptured.PROTOCOL)
+        else:
+            self._start_late(early)
+
+    def begin_unanswered(self) -> None:
+        """Starts the capture of the handshake of a WebSocket that gets no answer."""
+        method, target = self._method_and_target()
+        if self.waits and endpoint_of(method, target) is not None:
+            self.waits = False
+            self._start_late([])
+
+    def _start_late(self, early: list[tuple[int, bytes]]) -> None:
+        """Starts the capture with what has come so far."""
+        capture = self._start(*self._method_and_target())
+        if self._sent is not None:
+            capture.request_sent(*self._sent)
+        for read in early:
+            capture.read(*read)
 
     def count_uncaptured(self, reason: NotCaptured) -> None:
         """Counts the response as not captured, unless it is counted. Never raises."""
@@ -173,9 +210,13 @@ class CaptureGate:
         """Reports the end of the exchange, if it is captured."""
         if self.capture is not None:
             self.capture.end(at_ns, ending, fault, gone_ns=gone_ns, blocked_ns=blocked_ns, unsent_bytes=unsent_bytes)
+        elif self.websocket is not None:
+            self.websocket.end(at_ns, ending, fault, gone_ns)
 
     def _method_and_target(self) -> tuple[str, str]:
-        return self._request.request.method.decode("latin-1"), self._request.target.decode("latin-1")
+        request = self._request.request
+        method = WEBSOCKET if request.is_handshake else request.method.decode("latin-1")
+        return method, self._request.target.decode("latin-1")
 
     def _start(self, method: str, target: str) -> ExchangeCapture:
         of = self._request
@@ -195,6 +236,25 @@ class CaptureGate:
             host=of.host,
         )
         return self.capture
+
+
+    def _started(self, method: str, target: str) -> RequestStarted:
+        """The handshake of a WebSocket, as a request."""
+        of = self._request
+        return RequestStarted(
+            0,
+            of.request.began_ns,
+            of.wall_ns,
+            of.upstream,
+            method,
+            target,
+            _reported_headers(of.request, of.named.tenant),
+            of.tap,
+            attributes=_attributes(of.request, of.named.attributes),
+            client_name=of.request.client_name,
+            party=of.party,
+            host=of.host,
+        )
 
 
 def count_uncaptured(client: CaptureClient, upstream: str | None, reason: NotCaptured) -> None:

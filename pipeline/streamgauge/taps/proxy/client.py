@@ -1,7 +1,7 @@
 """A client's connection: its requests, one after the other, each an exchange.
 
 IDLE --first byte of a request--> HEAD --head complete--> EXCHANGE --exchange over--> IDLE | CLOSING. A refusal leads to
-CLOSING. There the relay reads and discards what the client still sends: closing at once could cause a reset, and the client
+CLOSING, and so does the end of a WebSocket, after whose handshake no request is read. There the relay reads and discards what the client still sends: closing at once could cause a reset, and the client
 could lose the response.
 """
 
@@ -18,6 +18,7 @@ from streamgauge.taps.proxy.reader import WHOLE, RequestReader
 from streamgauge.taps.proxy.refusals import error_response
 from streamgauge.taps.proxy.request import RefusedError, Request
 from streamgauge.taps.proxy.upstream import WRITE_BUFFER_BYTES, UpstreamPool
+from streamgauge.taps.proxy.websocket_exchange import WebSocketExchange
 from streamgauge.taps.proxy.wire import Wire, has_closed_its_side, reset_at_close, unacknowledged_bytes
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class Client(asyncio.Protocol):
 
     __slots__ = ("_charged", "_closed_ns", "_closing", "_idle_ns", "_linger_due_ns", "_lingered", "_loop",
                  "_reader", "_reading_paused", "_relay", "_request", "_sleeps", "_taken_ns", "_timer", "_unsent_seen",
-                 "address", "blocked_ns", "connected", "exchange", "pool", "transport", "wire")  # fmt: skip
+                 "_websocket", "address", "blocked_ns", "connected", "exchange", "pool", "transport",
+                 "wire")  # fmt: skip
 
     def __init__(self, relay: "Relay", address: str) -> None:
         self.address = address
@@ -61,8 +63,11 @@ class Client(asyncio.Protocol):
         self.wire: Wire
         self.blocked_ns: int | None = None
         self._relay = relay
-        self._reader = RequestReader(relay.settings.max_request_head, relay.settings.max_request_body)
+        self._reader = RequestReader(
+            relay.settings.max_request_head, relay.settings.max_request_body, websockets=True
+        )
         self.exchange: Exchange | None = None
+        self._websocket: WebSocketExchange | None = None  # `exchange`, if it began with the handshake of a WebSocket
         self._request: Request | None = None
         self._idle_ns = 0
         self._reading_paused = False  # reading is paused
@@ -98,6 +103,9 @@ class Client(asyncio.Protocol):
         if self._closing or self._reader.refused:
             self._discard(len(data))
             return
+        if self._websocket is not None:
+            self._websocket_data(at_ns, data)
+            return
         self._reader.feed(at_ns, data)
         self._charge()
         self._handle_events()
@@ -105,6 +113,16 @@ class Client(asyncio.Protocol):
         if exchange is not None and exchange.ends_with_connection and (reader.events or reader.held_bytes):
             # The client may have seen an end, and would take the rest of this response for the next one.
             self._reset_exchange(exchange)
+
+    def _websocket_data(self, at_ns: int, data: bytes) -> None:
+        """Passes on bytes that follow the handshake of a WebSocket."""
+        websocket = self._websocket
+        assert websocket is not None
+        if websocket.ends_with_connection:  # the upstream refused: as for a request that comes during such a response
+            self._reset_exchange(websocket)
+            return
+        websocket.client_data(at_ns, data)
+        self.update_reading()
 
     def eof_received(self) -> None:
         """Treats a client that ends its side during an exchange as disconnected, as nginx does. A response that is complete
@@ -147,7 +165,7 @@ class Client(asyncio.Protocol):
 
     def exchange_over(self, next_state: NextState) -> None:
         """Called once, when the exchange has ended, and its response was written, or the client has disconnected."""
-        exchange, self.exchange = self.exchange, None
+        exchange, self.exchange, self._websocket = self.exchange, None, None
         self._idle_ns = time.monotonic_ns()
         if next_state is NextState.KEEP_ALIVE and not self._relay.draining:
             if WHOLE not in self._reader.events:  # otherwise the next request was read completely
@@ -271,6 +289,9 @@ class Client(asyncio.Protocol):
                 self.exchange.end_request()
         if self.exchange is not None:
             self.exchange.flush()
+        if self._websocket is not None and (rest := self._reader.take_rest()):
+            self._charge()
+            self._websocket_data(time.monotonic_ns(), rest)
         self.update_reading()
 
     def _start_exchange(self, request: Request) -> None:
@@ -283,7 +304,10 @@ class Client(asyncio.Protocol):
             self.send_error(refused)
             return
         connector = self._relay.connector(outgoing.route)
-        self.exchange = Exchange(self, request, outgoing, connector, self._relay.pump)
+        if request.is_handshake:
+            self.exchange = self._websocket = WebSocketExchange(self, request, outgoing, connector)
+        else:
+            self.exchange = Exchange(self, request, outgoing, connector, self._relay.pump)
         self.exchange.begin(self._relay.recorder, self._relay.named_headers)
 
     def _refuse(self, refused: RefusedError) -> None:

@@ -425,11 +425,15 @@ class Exchange:
         if self._connecting is not None:
             self._connecting.cancel()
         if self.upstream is not None:
-            self.upstream.abort()
+            self._leave(self.upstream)
             self.upstream = None
         self._pending_end = (ending, fault, at_ns, next_state)
         if self._client.blocked_ns is None or next_state is NextState.GONE:
             self._conclude()
+
+    def _leave(self, upstream: Upstream) -> None:
+        """Ends the upstream's connection, because the exchange is over."""
+        upstream.abort()
 
     def _conclude(self) -> None:
         assert self._pending_end is not None

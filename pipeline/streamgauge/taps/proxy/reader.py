@@ -1,5 +1,7 @@
 """Turns a client's bytes into requests, as events in order. llhttp parses; an error becomes the last event.
 
+After the handshake of a WebSocket (websocket.py) nothing more is parsed: `take_rest` returns the bytes that follow it.
+
 The reader parses one request at a time. After a complete request it keeps the following bytes unparsed, until
 `parse_next`. So a client that pipelines costs the memory of its bytes, and not that of their much larger parsed form. Only
 after a chunked body may the next requests be parsed as well, as far as they lie in the same MIN_PIECE bytes.
@@ -14,6 +16,7 @@ from streamgauge.settings.declarations import ProxySettings
 from streamgauge.spool.read_counters import Refusal
 from streamgauge.taps.proxy.limits import MAX_FIELDS, MAX_PIPELINED_BYTES, OBJECT_BYTES
 from streamgauge.taps.proxy.request import RefusedError, Request
+from streamgauge.taps.proxy.websocket import is_handshake
 
 # Bytes that a chunked body may have between two pieces of content: chunk extensions and trailers. The relay discards
 # them.
@@ -44,15 +47,22 @@ class RequestReader:
 
     `in_head`: a request's first byte has come, at `began_ns` (monotonic), and its head is not complete. `refused`: a request
     was refused, and no more input is parsed. `max_head`, `max_body`: the largest head of a request, and the largest body
-    after transfer framing (bytes; None: no limit).
+    after transfer framing (bytes; None: no limit). `websockets`: handshakes of WebSockets are accepted.
     """
 
-    def __init__(self, max_head: int = ProxySettings.max_request_head, max_body: int | None = None) -> None:
+    def __init__(
+        self,
+        max_head: int = ProxySettings.max_request_head,
+        max_body: int | None = None,
+        *,
+        websockets: bool = False,
+    ) -> None:
         self.events: deque[Event] = deque()
         self.in_head = False
         self.began_ns = 0
         self.refused = False
         self._max_head, self._max_body = max_head, max_body
+        self._websockets = websockets
         self._waits = False  # a request is complete: the next one is not parsed before `parse_next`
         # Unparsed reads: the time of the read (monotonic ns), its bytes, and the offset from which they are unparsed.
         self._pipelined: deque[tuple[int, bytes, int]] = deque()
@@ -66,6 +76,7 @@ class RequestReader:
         self._target = b""
         self._headers: list[tuple[bytes, bytes]] = []
         self._upgrade: Request | None = None
+        self._is_handshake = False  # the last request is the handshake of a WebSocket
         self._in_body = False
         self._body_left: int | None = None  # bytes to come, of a body with a length
         self._body_bytes = 0
@@ -104,6 +115,13 @@ class RequestReader:
         self._pipelined.clear()
         self._pipelined_bytes = 0
         self._refuse(Refusal.RELAY_BUSY, "Unfinished requests use too much of the relay's memory. Try again.")
+
+    def take_rest(self) -> bytes:
+        """Returns the bytes after the handshake of a WebSocket, which are not parsed, and buffers them no longer."""
+        rest = b"".join([data[begin:] for _, data, begin in self._pipelined])
+        self._pipelined.clear()
+        self._pipelined_bytes = 0
+        return rest
 
     def close(self) -> None:
         """Stops reading, and discards what is buffered."""
@@ -193,7 +211,11 @@ class RequestReader:
         try:
             parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
-            return self._without_upgrade() + data[upgrade.args[0] :]
+            rest = data[upgrade.args[0] :]
+            if not self._is_handshake:
+                return self._without_upgrade() + rest
+            if rest:  # in one piece with the end of a chunked body
+                self._refuse(Refusal.UPGRADE_REFUSED, _PIPELINED_UPGRADE)
         except httptools.HttpParserCallbackError:
             raise  # a bug in one of the callbacks
         except httptools.HttpParserError:
@@ -273,10 +295,15 @@ class RequestReader:
             self.events.append(request)
 
     def _offered(self, request: Request) -> None:
-        """Handles a request that offers upgrades: ignores those of _IGNORED_UPGRADES, and refuses a request with others."""
+        """Handles a request that offers upgrades: ignores those of _IGNORED_UPGRADES, and refuses a request with others,
+        unless it is the handshake of a WebSocket.
+        """
         offers = [offer.strip() for value in request.values(b"upgrade") for offer in value.split(b",")]
         if all(map(_IGNORED_UPGRADES.fullmatch, offers)):
             self._upgrade = request
+        elif self._websockets and is_handshake(request):
+            self._is_handshake = request.is_handshake = True
+            self.events.append(request)
         else:
             self._refuse(Refusal.UPGRADE_REFUSED, _NO_UPGRADE)
 
@@ -300,9 +327,10 @@ class RequestReader:
 
 
 _NO_UPGRADE = (
-    "The relay does not carry WebSockets, or other protocols than HTTP/1.1. Send the request over HTTP: POST, with"
-    ' "stream": true for server-sent events. A client that can do both has a setting for it.'
+    "This is no handshake of a WebSocket (RFC 6455, 4.1), and the relay carries no other protocol besides HTTP/1.1. Send the"
+    ' request over HTTP: POST, with "stream": true for server-sent events. A client that can do both has a setting for it.'
 )
+_PIPELINED_UPGRADE = "Wait for the response to the last request before the handshake of a WebSocket."
 _TOO_MUCH_PIPELINED = (
     f"The relay buffers at most {MAX_PIPELINED_BYTES} bytes of pipelined requests."
     " Wait for each response before the next request."

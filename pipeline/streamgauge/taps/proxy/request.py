@@ -16,12 +16,15 @@ from streamgauge.spool.read_counters import Refusal
 from streamgauge.taps.proxy.climbing import climbs
 
 # Never passed on. Proxy-Authorization is a credential for the first proxy. Trailer announces trailers, which the relay
-# does not send. HTTP2-Settings belongs to an upgrade, which the relay does not make.
+# does not send. HTTP2-Settings belongs to an upgrade that the relay does not make; it writes that to a WebSocket itself.
 HOP_BY_HOP = frozenset(
     b"connection keep-alive proxy-connection proxy-authorization te trailer upgrade http2-settings".split()
 )
 # The field of a client's token for this proxy (client_access.py). Never passed on either.
 TOKEN_HEADER = b"x-streamgauge-token"
+# The field of a client's offer of extensions to a WebSocket. It is not passed on: with one (permessage-deflate) the capture
+# would have to decompress each message, and a client works without.
+_EXTENSIONS = b"sec-websocket-extensions"
 # Written by the relay: a Connection field that names them does not remove them.
 _OURS = frozenset((b"host", b"content-length", b"transfer-encoding"))
 # Gateways after the relay that turn names into variables (CGI, WSGI) take these for the fields that mark a body's end.
@@ -98,7 +101,7 @@ class Request(msgspec.Struct):
     """A request's head as the client wrote it; `names` are those of the headers in lower case.
 
     `minor`: the minor version of HTTP/1. `began_ns`: when the read with its first byte came (monotonic ns). `client_name`:
-    the name of the client, if the proxy authenticates clients (client_access.py).
+    the name of the client, if the proxy authenticates clients (client_access.py). `is_handshake`: of a WebSocket.
     """
 
     method: bytes
@@ -109,6 +112,7 @@ class Request(msgspec.Struct):
     began_ns: int
     names: list[bytes] = []
     client_name: str | None = None
+    is_handshake: bool = False
 
     def __post_init__(self) -> None:
         if not self.names:
@@ -258,6 +262,8 @@ def write_head(request: Request, route: Route, target: bytes, framing: Framing, 
     """
     if named := request.values(b"connection"):
         dropped = dropped | ({option.strip(_BLANKS).lower() for value in named for option in value.split(b",")} - _OURS)
+    if request.is_handshake:
+        dropped = dropped | {_EXTENSIONS}
     path = route.base + target
     lines = [b"%b %b HTTP/1.%d" % (request.method, path if path[:1] == b"/" else b"/" + path, request.minor)]
     host = b"Host: " + route.authority
@@ -275,6 +281,8 @@ def write_head(request: Request, route: Route, target: bytes, framing: Framing, 
         lines.insert(1, host)
     if request.minor == 0 and request.keep_alive:
         lines.append(b"Connection: keep-alive")  # HTTP/1.0 closes connections by default
+    if request.is_handshake:
+        lines += [b"Connection: Upgrade", b"Upgrade: websocket"]
     head = b"\r\n".join((*lines, b"", b""))
     if head.count(b"\n") != len(lines) + 1 or head.count(b"\r") != len(lines) + 1 or b"\0" in head:
         raise RefusedError(Refusal.MALFORMED_REQUEST, "A header contains a line break.")

@@ -9,8 +9,9 @@ watches. For it a fault lasts until the connection ends, and a head that clients
 from enum import StrEnum
 
 from streamgauge.core.http1.framing import BodyPosition, Unframed
-from streamgauge.core.http1.head import MAX_HEAD_BYTES
+from streamgauge.core.http1.head import MAX_HEAD_BYTES, RawHead
 from streamgauge.core.http1.response import ResponseReader
+from streamgauge.taps.proxy.websocket import accepts
 
 # Largest head of a response with its line ends (bytes).
 MAX_RESPONSE_HEAD = MAX_HEAD_BYTES
@@ -21,7 +22,7 @@ class ResponseFault(StrEnum):
 
     NOT_HTTP = "not_http"
     TOO_LARGE = "too_large"
-    UPGRADED = "upgraded"  # status 101, although the relay forwards no Upgrade field
+    UPGRADED = "upgraded"  # status 101, although the relay did not ask for this protocol
     BAD_HEAD = "bad_head"
     AMBIGUOUS_HEAD = "ambiguous_head"  # clients read it differently
     BAD_CHUNKS = "bad_chunks"  # or chunks that clients read differently
@@ -29,27 +30,37 @@ class ResponseFault(StrEnum):
 
 class ResponseFraming:
     """Follows one response. `method`: of the request. `watches`: the caller does not pass the bytes on. Never raises.
+    `websocket_key`: of the request, if it is the handshake of a WebSocket.
 
     `status` is None until the final head is complete. `before_head`: when the head is complete, how many bytes of interim
-    heads and blank lines precede it in the read that completes it, and in the `half_head` before that read.
+    heads and blank lines precede it in the read that completes it, and in the `half_head` before that read. `switched`: the
+    response is complete with its head, and the upstream speaks WebSocket from there on; `after_head`: what it has sent of it.
     """
 
     __slots__ = (
         "_reader",
         "_watches",
+        "_websocket_key",
+        "after_head",
         "before_head",
         "complete",
         "fault",
+        "headers",
         "status",
+        "switched",
     )
 
-    def __init__(self, method: bytes, *, watches: bool = False) -> None:
+    def __init__(self, method: bytes, *, watches: bool = False, websocket_key: bytes | None = None) -> None:
         self.status: int | None = None
         self.complete = False
         self.before_head = 0
         self.fault: ResponseFault | None = None
         self._reader = ResponseReader(method.decode("latin-1"))
         self._watches = watches
+        self._websocket_key = websocket_key
+        self.switched = False
+        self.after_head = b""
+        self.headers: list[tuple[str, str]] = []  # of a head with which the upstream switched
 
     @property
     def content_type(self) -> str:
@@ -112,8 +123,8 @@ class ResponseFraming:
         body = data
         if self.status is None:
             earlier = self._reader.half_head
-            _, body = self._reader.feed_head(data)
-            self._take_head()
+            head, body = self._reader.feed_head(data)
+            self._take_head(head)
             self.before_head = earlier + len(data) - len(body) - self._reader.head_bytes
         framing = self._reader.framing
         if framing is None or self.fault is not None:
@@ -123,6 +134,8 @@ class ResponseFraming:
             self._fail(ResponseFault.BAD_CHUNKS)
             return len(data) if self._watches else len(data) - len(body) + framing.bytes_before_doubt
         self.complete = framing.complete
+        if self.switched:
+            self.after_head = rest
         return len(data) - len(rest)
 
     def end_of_input(self) -> bool:
@@ -131,19 +144,29 @@ class ResponseFraming:
             self.complete = self._reader.end()
         return self.complete
 
-    def _take_head(self) -> None:
+    def _take_head(self, head: RawHead | None) -> None:
         """Sets `status` or `fault` from the final head, if it is complete."""
         reader = self._reader
         if reader.fault is not None:
             self._fail(ResponseFault(reader.fault.value))
         elif reader.status == 101:
-            self._fail(ResponseFault.UPGRADED)
+            self._switch(head)
         elif reader.status is not None:
             self.status = reader.status
             if isinstance(reader.framing, Unframed):
                 self._fail(ResponseFault.BAD_HEAD)
             elif reader.ambiguous and not self._watches:
                 self._fail(ResponseFault.AMBIGUOUS_HEAD)
+
+    def _switch(self, head: RawHead | None) -> None:
+        """Accepts status 101 if it answers the handshake. A client refuses every other one, and an upstream that sends it may
+        not have read the handshake as one.
+        """
+        parsed = None if head is None or head.ambiguous or self._websocket_key is None else head.parsed()
+        if parsed is None or self._websocket_key is None or not accepts(parsed, self._websocket_key):
+            self._fail(ResponseFault.UPGRADED)
+            return
+        self.status, self.switched, self.headers = 101, True, parsed.headers
 
     def _fail(self, fault: ResponseFault) -> None:
         self.fault = fault

@@ -41,6 +41,8 @@ NEXT_ADDRESS_S = 0.25
 # When the relay closes a TLS connection, it waits this long for the upstream's close_notify (seconds), which it does
 # not need.
 TLS_SHUTDOWN_S = 1.0
+# When a client ends a WebSocket, its last frames have this long to go out to an upstream that accepts no more (seconds).
+CLOSE_S = 5.0
 
 _CLOSING = select.POLLIN | select.POLLHUP | select.POLLERR
 
@@ -130,6 +132,13 @@ class Upstream(asyncio.Protocol):
         """Drops the connection at once."""
         self.exchange = self.idle_since = None
         self.transport.abort()
+
+    def close(self) -> None:
+        """Ends the connection once the written bytes have gone out, or after CLOSE_S. Reads from it are dropped."""
+        self.exchange = self.idle_since = None
+        if not self.transport.is_closing():
+            self.transport.close()
+            asyncio.get_running_loop().call_later(CLOSE_S, self.transport.abort)
 
     def pause_reading(self, paused: bool) -> None:
         """Pauses reading, or resumes it (`paused` False)."""

@@ -1,0 +1,98 @@
+"""Reports one WebSocket to the recorder; the relay uses it. As in exchange_capture.py, no method raises, waits or changes a
+byte.
+
+The relay calls `open` once the upstream has accepted the handshake, then `client_data` and `upstream_data` with what either
+side sent, then `end`. The relay counts nothing here: how many responses and reads the bytes hold, only the recorder sees
+(websocket_session.py).
+"""
+
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec
+
+from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.recorder.exchange_capture import CaptureClient
+from streamgauge.recorder.protocol import ExchangeEnding, RequestStarted, WebSocketData, WebSocketOpened
+from streamgauge.runtime.faults import report_fault
+from streamgauge.spool.response_counters import NotCaptured
+
+_Arguments = ParamSpec("_Arguments")
+_Method = Callable[Concatenate["WebSocketCapture", _Arguments], None]
+
+
+def _fails_open(method: _Method[_Arguments]) -> _Method[_Arguments]:
+    """Makes a method raise nothing: a bug in it ends the capture, and the connection continues."""
+
+    def guarded(self: "WebSocketCapture", /, *args: _Arguments.args, **options: _Arguments.kwargs) -> None:
+        try:
+            method(self, *args, **options)
+        except Exception as error:  # noqa: BLE001 - a bug of ours, of any type, which must not reach the traffic
+            self.fail(error)
+
+    return guarded
+
+
+class WebSocketCapture:
+    """The capture of one WebSocket."""
+
+    __slots__ = ("_client", "_ended", "_missing", "_reports", "_upstream", "stream")
+
+    def __init__(self, client: CaptureClient, upstream: str | None) -> None:
+        self.stream = 0
+        self._client, self._upstream = client, upstream
+        self._reports = self._ended = False
+        self._missing: set[bool] = set()  # the directions (from the client: True) of which bytes are missing, unreported
+
+    @_fails_open
+    def open(self, request: RequestStarted, headers: list[tuple[str, str]]) -> None:
+        """Reports the handshake: its request, whose `stream` is set here, and the allowed headers of the answer."""
+        client = self._client
+        if client.overfull or not client.admits(request.party):
+            client.count_response(self._upstream, NotCaptured.RECORDER_BEHIND)
+            return
+        self.stream = client.new_stream()
+        pairs = (*request.headers, *request.attributes, *headers)
+        size = len(request.target) + sum([len(name) + len(value) for name, value in pairs])
+        client.put(WebSocketOpened(self.stream, request, headers), size)
+        self._reports = True
+
+    def client_data(self, at_ns: int, data: bytes) -> None:
+        """Reports a read from the client."""
+        self._data(at_ns, data, from_client=True)
+
+    def upstream_data(self, at_ns: int, data: bytes) -> None:
+        """Reports a read from the upstream."""
+        self._data(at_ns, data, from_client=False)
+
+    @_fails_open
+    def _data(self, at_ns: int, data: bytes, *, from_client: bool) -> None:
+        """Reports a read; without room it is missing, which the next report of this direction says."""
+        if not self._reports:
+            return
+        if not self._client.take_room(self.stream, len(data)):
+            self._missing.add(from_client)
+            return
+        is_gap = from_client in self._missing
+        self._client.put(WebSocketData(self.stream, at_ns, bytes(data), from_client, is_gap), len(data))
+        self._missing.discard(from_client)
+
+    @_fails_open
+    def end(self, at_ns: int, ending: Ending, fault: TransportFault | None, gone_ns: int | None = None) -> None:
+        """Reports the end of the connection, even if the client is full. Only the first call has an effect."""
+        if not self._ended and self.stream:
+            for from_client in self._missing:
+                self._client.put(WebSocketData(self.stream, at_ns, b"", from_client, True), 0)
+            self._client.put(ExchangeEnding(self.stream, at_ns, ending, gone_ns, fault=fault), 0)
+        self._ended, self._reports = True, False
+
+    def fail(self, error: Exception) -> None:
+        """Ends the capture after an internal error."""
+        report_fault("the capture of a WebSocket", error)
+        was_open, self._reports = self.stream != 0, False
+        try:
+            self._client.count_fault()
+            if not was_open:
+                self._client.count_response(self._upstream, NotCaptured.CAPTURE_FAULT)
+            else:
+                self._missing.update((True, False))
+        except Exception as failed:  # noqa: BLE001 - as above
+            report_fault("the counters of a tap", failed)
