@@ -147,6 +147,7 @@ EDGES: dict[str, set[str]] = {
     "taps/proxy/client_access.py": set(),
     "taps/proxy/acceptor.py": set(),
     "taps/proxy/exchange.py": set(),
+    "taps/proxy/websocket_exchange.py": set(),
     "taps/proxy/pump_handle.py": set(),
     "taps/proxy/reader.py": {"httptools"},
     "taps/proxy/refusals.py": set(),

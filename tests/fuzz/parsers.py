@@ -15,13 +15,14 @@ from streamgauge.core.formats.json_text import MAX_DIGITS, UNPARSED, parse
 from streamgauge.core.formats.json_validator import MAX_DEPTH, JsonState, feed, is_valid
 from streamgauge.core.formats.reader import EventReader
 from streamgauge.core.formats.sse import Event, SseDecoder, read_events, write_event, write_tail
+from streamgauge.core.formats.websocket import WebSocketReader
 from streamgauge.core.http1.body import RATIO_FREE_BYTES, BodyDecoder, DecodeFault
 from streamgauge.core.http1.framing import Chunked, Plain
 from streamgauge.core.http1.head import MAX_HEAD_BYTES, HeadFault, ResponseHead
 from streamgauge.core.safe_values import MAX_SAFE_INTEGER
 from streamgauge.recorder.rate_limit import RATE_LIMIT_HEADERS
 from streamgauge.recorder.response_head import head_facts
-from tests.core.formats import aws_messages
+from tests.core.formats import aws_messages, websocket_frames
 from tests.core.formats.sse_streams import without_cut
 from tests.core.http1.reading import read_response
 from tests.fuzz.drawn import Drawn
@@ -68,7 +69,21 @@ def _events(pieces: list[bytes], cap: int) -> tuple[list[Event], Event | None]:
     return events, decoder.finish()
 
 
-READERS: tuple[Callable[[int], EventReader], ...] = (JsonLinesReader, JsonArrayReader, AwsEventReader)
+def _from_client(cap: int) -> EventReader:
+    return WebSocketReader(from_client=True, max_event_bytes=cap)
+
+
+def _from_server(cap: int) -> EventReader:
+    return WebSocketReader(from_client=False, max_event_bytes=cap)
+
+
+READERS: tuple[Callable[[int], EventReader], ...] = (
+    JsonLinesReader,
+    JsonArrayReader,
+    AwsEventReader,
+    _from_client,
+    _from_server,
+)
 
 
 def check_reader(data: bytes) -> None:
@@ -92,7 +107,9 @@ def _framed(pieces: list[bytes], reader: EventReader) -> tuple[list[Event], Even
 def reader_seeds() -> list[bytes]:
     lines = b'{"a":1}\n{"b":"\\""}\r\n\n{'
     array, sent = b'[{"a":1},\n[],7,"]"]', aws_messages.event("metadata", b"{}") + aws_messages.chunk(b'{"a":1}')
-    return [bytes((place, 3)) + body for place, body in enumerate((lines, array, sent))]
+    asked = websocket_frames.from_client(b'{"a":1}', b"{}") + websocket_frames.close(1001, mask=websocket_frames.MASK)
+    answered = websocket_frames.frame(b'{"a"', final=False) + websocket_frames.frame(b":1}", 0)
+    return [bytes((place, 3)) + body for place, body in enumerate((lines, array, sent, asked, answered))]
 
 
 def check_framing(data: bytes) -> None:

@@ -322,7 +322,7 @@ NOT_CAPTURED = counter(
     _TAP,
     "tap_responses_not_captured",
     "Responses that have no record, by reason: a path or content that is no model's (not_llm), a model's endpoint or format "
-    "that is not read (format), the relay's own answer (refused), a WebSocket (protocol), and what was lost. Workers count "
+    "that is not read (format), the relay's own answer (refused), no HTTP (protocol), and what was lost. Workers count "
     "the event streams that are not_llm or format by their content.",
     "upstream",
     "reason",

@@ -185,9 +185,12 @@ REQUEST_HEADERS = frozenset(
         "last-event-id",
         "content-encoding",
         "content-type",
-        "sec-websocket-protocol",  # browsers send the key of OpenAI's APIs in it
+        "sec-websocket-protocol",  # with a key: KEY_IN_PROTOCOLS
     }
 )
+
+# What precedes the key of OpenAI's APIs in the subprotocols that a browser offers, which can set no other header.
+KEY_IN_PROTOCOLS = "openai-insecure-api-key."
 
 # Response headers that a recorder needs from a tap that sends ResponseHead. A date in retry-after counts from `date`.
 RESPONSE_HEADERS = frozenset(

@@ -18,7 +18,7 @@ from streamgauge.core.limits import MAX_ATTRIBUTES
 from streamgauge.core.resumption import resumption_of
 from streamgauge.core.safe_values import is_attribute_name, safe_code, safe_id, whole_number
 from streamgauge.recorder.budget import BodyBuffer, Budget
-from streamgauge.recorder.protocol import MAX_REQUEST_BODY, RequestSent, RequestStarted
+from streamgauge.recorder.protocol import KEY_IN_PROTOCOLS, MAX_REQUEST_BODY, RequestSent, RequestStarted
 from streamgauge.settings.declarations import SamplingSettings
 
 # Digests are HMAC-SHA256 cut to this many hex digits: 128 bits collide nowhere, and fit a label and a column.
@@ -41,6 +41,9 @@ _MODEL_IN_PATH = re.compile(
 )
 # The headers that carry nothing but a key, in the order in which they are checked.
 _KEY_HEADERS = ("x-api-key", "api-key", "x-goog-api-key")
+# The parameters with a key: Gemini's, and that of Azure's WebSockets
+# (https://learn.microsoft.com/azure/ai-foundry/openai/how-to/realtime-audio-websockets).
+_KEY_PARAMETERS = ("key", "api-key")
 
 
 # Each path: the name of the body's member, and the names within it.
@@ -201,7 +204,14 @@ def _credential(headers: dict[str, str], parameters: dict[str, str]) -> str | No
     """The API key of a request."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     bearer = value.strip() if scheme.lower() == "bearer" else ""
-    candidates = (bearer, *(headers.get(name, "").strip() for name in _KEY_HEADERS), parameters.get("key", ""))
+    protocols = (offer.strip() for offer in headers.get("sec-websocket-protocol", "").split(","))
+    in_protocols = next((offer for offer in protocols if offer.startswith(KEY_IN_PROTOCOLS)), "")
+    candidates = (
+        bearer,
+        *(headers.get(name, "").strip() for name in _KEY_HEADERS),
+        in_protocols.removeprefix(KEY_IN_PROTOCOLS),
+        *(parameters.get(name, "") for name in _KEY_PARAMETERS),
+    )
     return next((candidate for candidate in candidates if candidate), None)
 
 

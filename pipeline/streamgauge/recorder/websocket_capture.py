@@ -40,7 +40,9 @@ class WebSocketCapture:
         self.stream = 0
         self._client, self._upstream = client, upstream
         self._reports = self._ended = False
-        self._missing: set[bool] = set()  # the directions (from the client: True) of which bytes are missing, unreported
+        self._missing: set[bool] = (
+            set()
+        )  # the directions (from the client: True) of which bytes are missing, unreported
 
     @_fails_open
     def open(self, request: RequestStarted, headers: list[tuple[str, str]]) -> None:
@@ -49,11 +51,11 @@ class WebSocketCapture:
         if client.overfull or not client.admits(request.party):
             client.count_response(self._upstream, NotCaptured.RECORDER_BEHIND)
             return
-        self.stream = client.new_stream()
+        stream = client.new_stream()
         pairs = (*request.headers, *request.attributes, *headers)
         size = len(request.target) + sum([len(name) + len(value) for name, value in pairs])
-        client.put(WebSocketOpened(self.stream, request, headers), size)
-        self._reports = True
+        client.put(WebSocketOpened(stream, request, headers), size)
+        self.stream, self._reports = stream, True
 
     def client_data(self, at_ns: int, data: bytes) -> None:
         """Reports a read from the client."""

@@ -1,13 +1,13 @@
 """Splits a WebSocket into its responses: each becomes a stream of its own, in the recorder's messages.
 
-A client of OpenAI's Responses sends a `response.create` for each response, and may have several in progress: `stream_id` names
-a lane, within which responses come one after the other, in the order of their requests. A `response.steer` lets a successor
-follow a response; no request precedes it. https://github.com/openai/openai-python, types/responses: responses_client_event.py,
-responses_server_event.py, response_steer_event.py.
+A client of OpenAI's Responses sends a `response.create` for each response, and may have several in progress: `stream_id`
+names a lane, within which responses come one after the other, in the order of their requests. A `response.steer` lets a
+successor follow a response; no request precedes it. Source: https://github.com/openai/openai-python, types/responses
+(responses_client_event.py, responses_server_event.py, response_steer_event.py).
 
-A stream's request is the frame that asked for it, and its times count from the read with that frame's last byte: its
-response.create, else the first response.steer that names its predecessor. If neither was seen, they count from its first event.
-Its response is the server's events for it, written as server-sent events: everything after this module knows one framing.
+A stream's times count from the read with the last byte of the frame that asked for it: its response.create, else the first
+response.steer that names its predecessor. If neither was seen, they count from its first event. Its response is the server's
+events for it, written as server-sent events: what comes after this module knows one framing.
 """
 
 from collections import deque
@@ -28,7 +28,6 @@ from streamgauge.recorder.protocol import (
     Message,
     RequestBody,
     RequestSent,
-    RequestStarted,
     ResponseHead,
     ResponseRead,
     WebSocketData,
@@ -43,9 +42,13 @@ from streamgauge.spool.response_counters import NotCaptured
 MAX_OPEN = 256
 _NORMAL_CLOSE = 1000
 _STATUS = 101
-# Headers of the handshake's answer that concern the connection, and not each response.
-_OF_CONNECTION = ("content-encoding", "content-type", "retry-after", "date")
-# Headers of the handshake's request that concern its first response alone.
+# Headers of the handshake's answer that each response has: who answered. All others tell of the moment of the handshake
+# (limits, a cost), and are the first response's alone.
+_OF_EACH = frozenset(
+    ("x-request-id", "request-id", "apim-request-id", "openai-organization", "openai-project", "x-litellm-version")
+)
+_OF_CONTENT = ("content-type", "content-encoding")
+# The header of the handshake's request that concerns its first response alone.
 _OF_FIRST = "x-stainless-retry-count"
 
 
@@ -152,11 +155,13 @@ class WebSocketSession:
         self.upstream = opened.request.upstream
         self._handshake, self._sink = opened.request, sink
         self._headers = [("content-type", EVENT_STREAM)]
-        self._headers += [pair for pair in opened.headers if pair[0] not in _OF_CONNECTION]
+        self._headers += [pair for pair in opened.headers if pair[0] not in _OF_CONTENT]
         self._client = _Direction(budget, MAX_REQUEST_BODY, from_client=True)
         self._server = _Direction(budget, MAX_RESPONSE_BODY, from_client=False)
         self._lanes: dict[str | None, _Lane] = {}
-        self._steered: dict[str, int] = {}  # when a successor of a response was first asked for, by the id of the response
+        self._steered: dict[
+            str, int
+        ] = {}  # when a successor of a response was first asked for, by the id of the response
         self._touched: dict[_Response, None] = {}  # responses that have events of this read
         self._open = 0  # responses with a stream
         self._is_over = False
@@ -224,6 +229,7 @@ class WebSocketSession:
         self._sink.put(msgspec.structs.replace(handshake, stream=stream, at_ns=at_ns, wall_ns=wall_ns))
         self._sink.put(ResponseHead(stream, None, _STATUS, self._headers))
         headers = [pair for pair in handshake.headers if pair[0] != _OF_FIRST]
+        self._headers = [("content-type", EVENT_STREAM), *[pair for pair in self._headers if pair[0] in _OF_EACH]]
         self._handshake = msgspec.structs.replace(handshake, headers=headers)
         self._open += 1
         return _Response(stream)
@@ -326,10 +332,10 @@ class WebSocketSession:
         lane = self._lanes.get(name)
         if lane is None:
             if len(self._lanes) >= MAX_OPEN:
-                idle = (known for known, lane in self._lanes.items() if lane.active is None and not lane.asked)
-                if (oldest := next(idle, _NO_LANE)) is _NO_LANE:
+                idle = [known for known, lane in self._lanes.items() if lane.active is None and not lane.asked]
+                if not idle:
                     return None
-                del self._lanes[oldest]
+                del self._lanes[idle[0]]
             lane = self._lanes[name] = _Lane()
         return lane
 
@@ -348,15 +354,19 @@ class WebSocketSession:
 
     def _flush(self, at_ns: int) -> None:
         """Put the events of this read."""
-        for response in self._touched:
-            if response.stream is not None:
-                self._sink.put(ResponseRead(response.stream, at_ns, bytes(response.text)))
-                response.text.clear()
-        self._touched.clear()
+        for response in list(self._touched):
+            self._put_read(at_ns, response)
+
+    def _put_read(self, at_ns: int, response: _Response) -> None:
+        """Put a response's events of this read, if there are any."""
+        if response in self._touched and response.stream is not None:
+            self._sink.put(ResponseRead(response.stream, at_ns, bytes(response.text)))
+            response.text.clear()
+        self._touched.pop(response, None)
 
     def _end(self, at_ns: int, response: _Response) -> None:
         """End a response: the server has sent all of it."""
-        self._flush(at_ns)
+        self._put_read(at_ns, response)
         self._put_ending(response, ExchangeEnding(0, at_ns, Ending.COMPLETE))
 
     def _put_ending(self, response: _Response, ending: ExchangeEnding) -> None:
@@ -386,7 +396,6 @@ class WebSocketSession:
 
 _BEGINNINGS = frozenset(("response.created", "response.queued", "response.in_progress"))
 _TERMINALS = frozenset(("response.completed", "response.incomplete", "response.failed", "response.cancelled"))
-_NO_LANE = object()
 
 
 def _without_close(reported: ExchangeEnding) -> ExchangeEnding:

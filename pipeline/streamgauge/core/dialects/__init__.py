@@ -96,8 +96,8 @@ _NOT_LLM: tuple[tuple[str, str], ...] = (
 _LIVE = frozenset(LIVE_MEMBERS)
 
 # Endpoints whose every response gets a record: the end of the path, its template, and the methods. GET is listed where
-# a client can resume a stream: a stored response, and a stream that continues by Last-Event-ID. WEBSOCKET is the handshake of a
-# WebSocket, each of whose responses gets a record.
+# a client can resume a stream: a stored response, and a stream that continues by Last-Event-ID. WEBSOCKET is the handshake
+# of a WebSocket, each of whose responses gets a record.
 _ENDPOINTS: tuple[tuple[re.Pattern[str], str, frozenset[str]], ...] = tuple(
     (re.compile(pattern + r"\Z"), template, frozenset(methods.split()))
     for pattern, template, methods in (

@@ -431,12 +431,15 @@ def error_in(event: str, data: object) -> ErrorFacts | None:
         return None  # an error of a remote procedure call (MCP), not of an LLM
     inner = data.get("error") or data.get("errors")
     beside = data.get("request_id") or data.get("trace")
+    status = data.get(
+        "status_code", data.get("status")
+    )  # the latter: Responses over WebSocket (openai, ResponseWsError)
     if isinstance(inner, list):
         inner = inner[0] if inner else None
     if isinstance(inner, dict) and inner:
-        return _facts(inner, beside, data.get("status_code"))
+        return _facts(inner, beside, status)
     if inner:  # a text, or its masked form
-        return _facts({"type": data.get("error_type")}, beside, data.get("status_code"))
+        return _facts({"type": data.get("error_type")}, beside, status)
     bare = _bare_error(data)
     if bare is not None or not is_named:
         return bare

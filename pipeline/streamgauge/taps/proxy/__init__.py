@@ -6,7 +6,8 @@ acceptor.py       accepts clients, also for hung relays; limits.py: limits on cl
 client.py         a client's connection; client_access.py: which clients may use the proxy
 reader.py         a client's bytes -> requests
 request.py        a request's upstream and its head there; climbing.py: paths that would leave the upstream's base path
-exchange.py       one request and its response
+exchange.py       one request and its response; websocket_exchange.py: one that began with the handshake of a WebSocket
+websocket.py      which handshakes of a WebSocket are forwarded, and which answers accept them
 capture_gate.py   decides when the capture of an exchange starts (recorder/exchange_capture.py)
 upstream.py       connections to upstreams; each belongs to one client's connection
 tls.py            TLS to upstreams

@@ -1,5 +1,6 @@
 """Decides when the capture of an exchange on the wire starts: at the request for LLM endpoints; otherwise only if the
-response is an event stream. The handshake of a WebSocket is captured once it is answered. The relay and the packet tap use it.
+response is an event stream. The handshake of a WebSocket is captured once it is answered. The relay and the packet tap use
+it.
 """
 
 import re
@@ -26,8 +27,8 @@ from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
 _NO_WEBSOCKET = 426
 
 _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key")
-# Gemini takes the API key as a parameter, too.
-_KEY_IN_QUERY = re.compile(rb"[?&]key=([^&]+)")
+# Gemini takes the API key as a parameter, too, and so do Azure's WebSockets.
+_KEY_IN_QUERY = re.compile(rb"[?&](?:api-)?key=([^&]+)")
 _WANTED = frozenset(name.encode() for name in REQUEST_HEADERS)
 # How many bytes of a tenant tell it from others: a name has at most 256 characters in a record.
 _TENANT_BYTES = 256
@@ -237,7 +238,6 @@ class CaptureGate:
         )
         return self.capture
 
-
     def _started(self, method: str, target: str) -> RequestStarted:
         """The handshake of a WebSocket, as a request."""
         of = self._request
@@ -284,6 +284,8 @@ def _identity(request: Request, tenant_header: bytes | None) -> str:
     if request.client_name is not None:
         return request.client_name
     credential = next((values[0] for name in _CREDENTIALS if (values := request.values(name))), b"")
+    if not credential and request.is_handshake:  # a browser's key is in it: then it differs by the credential
+        credential = b",".join(request.values(b"sec-websocket-protocol"))
     if not credential and (key := _KEY_IN_QUERY.search(request.target)):
         credential = key[1]
     tenants = request.values(tenant_header) if tenant_header is not None else []

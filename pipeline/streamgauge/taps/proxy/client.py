@@ -1,8 +1,8 @@
 """A client's connection: its requests, one after the other, each an exchange.
 
 IDLE --first byte of a request--> HEAD --head complete--> EXCHANGE --exchange over--> IDLE | CLOSING. A refusal leads to
-CLOSING, and so does the end of a WebSocket, after whose handshake no request is read. There the relay reads and discards what the client still sends: closing at once could cause a reset, and the client
-could lose the response.
+CLOSING, and so does the end of a WebSocket, after whose handshake no request is read. There the relay reads and discards what
+the client still sends: closing at once could cause a reset, and the client could lose the response.
 """
 
 import asyncio
@@ -63,9 +63,7 @@ class Client(asyncio.Protocol):
         self.wire: Wire
         self.blocked_ns: int | None = None
         self._relay = relay
-        self._reader = RequestReader(
-            relay.settings.max_request_head, relay.settings.max_request_body, websockets=True
-        )
+        self._reader = RequestReader(relay.settings.max_request_head, relay.settings.max_request_body, websockets=True)
         self.exchange: Exchange | None = None
         self._websocket: WebSocketExchange | None = None  # `exchange`, if it began with the handshake of a WebSocket
         self._request: Request | None = None
