@@ -425,13 +425,13 @@ class Exchange:
         if self._connecting is not None:
             self._connecting.cancel()
         if self.upstream is not None:
-            self._leave(self.upstream)
+            self._leave(self.upstream, ending)
             self.upstream = None
         self._pending_end = (ending, fault, at_ns, next_state)
         if self._client.blocked_ns is None or next_state is NextState.GONE:
             self._conclude()
 
-    def _leave(self, upstream: Upstream) -> None:
+    def _leave(self, upstream: Upstream, ending: Ending) -> None:
         """Ends the upstream's connection, because the exchange is over."""
         upstream.abort()
 

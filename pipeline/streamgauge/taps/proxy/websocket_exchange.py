@@ -123,8 +123,9 @@ class WebSocketExchange(Exchange):
             self.upstream_data(at_ns, first)
         self._client.update_reading()
 
-    def _leave(self, upstream: Upstream) -> None:
-        if self.is_open:
+    def _leave(self, upstream: Upstream, ending: Ending) -> None:
+        """A client's last bytes, its close frame among them, still go out."""
+        if self.is_open and ending is Ending.CLIENT:
             upstream.close()
         else:
             upstream.abort()
