@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from streamgauge.taps.replay import files
 from streamgauge.taps.replay.contract import BrokenRecording, Tally
 from streamgauge.taps.replay.files import recordings_in
+from streamgauge.taps.replay.formats import FIRST_BYTES
 from tests.core.formats import aws_messages
 from tests.each import check_each
 from tests.taps.replay import recordings
@@ -229,7 +230,7 @@ GEMINI_ARRAY = b'[{"candidates":[{"content":{"parts":[{"text":"The"}]},"finishRe
 OLLAMA_LINES = b"""{"model":"river-3","message":{"role":"assistant","content":"The"},"done":false}
 {"model":"river-3","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop"}
 """
-LONG_ELEMENT = GEMINI_ARRAY[1:-2] + b',"modelVersion":"' + b"x" * files.FIRST_BYTES
+LONG_ELEMENT = GEMINI_ARRAY[1:-2] + b',"modelVersion":"' + b"x" * FIRST_BYTES
 
 
 def test_files_of_a_directory_are_chosen_by_their_names(tmp_path: Path) -> None:
