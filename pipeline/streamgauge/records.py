@@ -408,7 +408,9 @@ class Record(Part):
     response_id: str | None
     """The id that the provider gave the response; else the one in the request's path, for a stored response."""
     provider_request_id: str | None
-    """The first of the headers x-request-id, request-id, apim-request-id, x-generation-id; else the id in the error."""
+    """The first of the headers x-request-id, request-id, apim-request-id, x-generation-id, x-amzn-requestid; else the id in
+    the error.
+    """
     trace_id: str | None
     """The trace id of the request's `traceparent` header (W3C Trace Context): 32 hex digits."""
     parent_span_id: str | None = None

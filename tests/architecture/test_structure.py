@@ -130,6 +130,8 @@ EDGES: dict[str, set[str]] = {
     "spool/text_store.py": set(),
     "taps/httpx.py": set(),
     "taps/httpx_streams.py": set(),
+    "taps/boto3.py": set(),
+    "taps/inprocess/endings.py": set(),
     "taps/inprocess/capture.py": set(),
     "taps/inprocess/inbox.py": set(),
     "taps/inprocess/agent_location.py": set(),

@@ -50,6 +50,7 @@ PROCESSES = (
     "cli.collector",
     "cli.shipping",
     "taps.httpx",
+    "taps.boto3",
     "taps.asgi",
     "live.http_pages",
 )

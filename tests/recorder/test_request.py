@@ -192,6 +192,9 @@ def opening(
     return opening_of(opened(target, *headers, method=method), talk.settings(**more), "full")  # type: ignore[arg-type]
 
 
+AWS_KEY = "AKIAIOSFODNN7EXAMPLE"
+
+
 @pytest.mark.parametrize(
     ("headers", "query", "credential"),
     [
@@ -200,6 +203,19 @@ def opening(
         ([("authorization", "Basic abc"), ("api-key", "sk-3")], "", b"sk-3"),
         ([("x-api-key", "sk-2"), ("api-key", "sk-3")], "?key=sk-5", b"sk-2"),
         ([("x-goog-api-key", "sk-4")], "?key=sk-5", b"sk-4"),
+        (
+            [
+                (
+                    "authorization",
+                    f"AWS4-HMAC-SHA256 Credential={AWS_KEY}/20261201/eu-west-1/bedrock/aws4_request, "
+                    "SignedHeaders=host;x-amz-date, Signature=ab12",
+                )
+            ],
+            "",
+            AWS_KEY.encode(),
+        ),
+        ([("authorization", "AWS4-HMAC-SHA256 Credential=short/20261201, Signature=ab12")], "", None),
+        ([("authorization", f"Basic Credential={AWS_KEY}/20261201")], "", None),
         ([], "?alt=sse&key=sk%2D5", b"sk-5"),
         ([("x-api-key", "sk-\xe9")], "", b"sk-\xe9"),
         ([], "?key=%D0%BC", "м".encode()),
@@ -323,6 +339,18 @@ def test_the_trace(traceparent: str, trace_id: str | None) -> None:
 def test_the_attempt(retries: str, attempt: int | None) -> None:
     assert opening("/x", ("x-stainless-retry-count", retries)).attempt == attempt
     assert opening("/x").attempt is None
+
+
+@pytest.mark.parametrize(
+    ("given", "attempt"),
+    [
+        ("attempt=1; max=5", 1), ("ttl=20261201T120000Z; attempt=3; max=5", 3), ("attempt=2", 2), ("", None),
+        ("attempt=0", None), ("attempt=-1", None), ("reattempt=2", None), ("attempt=" + "9" * 50, None), ("attempt=2x", None),
+    ],
+)  # fmt: skip
+def test_the_attempt_of_an_aws_client(given: str, attempt: int | None) -> None:
+    assert opening("/x", ("amz-sdk-request", given)).attempt == attempt
+    assert opening("/x", ("amz-sdk-request", given), ("x-stainless-retry-count", "6")).attempt == 7
 
 
 EVENT = ("last-event-id", "17")

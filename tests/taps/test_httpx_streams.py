@@ -24,12 +24,12 @@ from streamgauge.taps.httpx_streams import (
     AsyncResponseStream,
     RequestBodyCapture,
     SyncResponseStream,
-    ending_of,
     library_of,
     stream_classes_of,
 )
 from streamgauge.taps.inprocess import background_senders
 from streamgauge.taps.inprocess.capture import start_capture
+from streamgauge.taps.inprocess.endings import ending_of
 from tests.recorder.fake_client import FakeClient
 from tests.taps.asking import LIBRARIES
 from tests.taps.inprocess.rig import recorder_at, seen_request

@@ -158,7 +158,7 @@ class WebSocketData(msgspec.Struct, array_like=True, tag=9, frozen=True, gc=Fals
 
 
 # Taps inside an application: they do not see the wire, so the bytes that reached the client are not known.
-OFF_THE_WIRE = frozenset(("httpx", "asgi"))
+OFF_THE_WIRE = frozenset(("httpx", "boto3", "asgi"))
 
 Message = (
     RequestStarted
@@ -182,6 +182,7 @@ REQUEST_HEADERS = frozenset(
         "x-goog-api-key",
         "traceparent",
         "x-stainless-retry-count",
+        "amz-sdk-request",
         "last-event-id",
         "content-encoding",
         "content-type",
@@ -203,6 +204,7 @@ RESPONSE_HEADERS = frozenset(
         "request-id",
         "apim-request-id",
         "x-generation-id",
+        "x-amzn-requestid",
         "openai-organization",
         "anthropic-organization-id",
         "openai-project",

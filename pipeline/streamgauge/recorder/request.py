@@ -28,6 +28,9 @@ DIGEST_DIGITS = 32
 MAX_CODED_REQUEST = 4 * 1024 * 1024
 # The retry count of a client's library; more digits are no count.
 _RETRIES = re.compile(r"[0-9]{1,6}")
+_AWS_ATTEMPT = re.compile(r"(?:\A|;) *attempt=([1-9][0-9]{0,5}) *(?:;|\Z)")
+# Credential=ID/DATE/REGION/SERVICE/aws4_request, SignedHeaders=..., Signature=...
+_AWS_KEY_ID = re.compile(r"(?:\A|[ ,])Credential=([A-Za-z0-9]{16,128})/")
 # W3C Trace Context, level 1, 3.2: version, trace-id, parent-id, flags; later versions may add fields after a dash.
 _TRACEPARENT = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-[0-9a-f]{2}(-.*)?")
 # Gemini and Vertex name the model in the path: .../models/NAME:streamGenerateContent. So does Amazon Bedrock, by the name or
@@ -142,7 +145,7 @@ def opening_of(opened: RequestStarted, settings: CaptureSettings, capture: Liter
         trace_id=trace_id,
         tenant=_tenant(opened, headers, credential, settings),
         credential_id=credential_id,
-        attempt=_attempt(headers.get("x-stainless-retry-count", "")),
+        attempt=_attempt(headers),
         resumed_from=resumption.resumed_from,
         resumed_after=resumption.resumed_after,
         dialect=opened.dialect,
@@ -201,13 +204,15 @@ def _tenant_of(credential: str | None, settings: CaptureSettings) -> str | None:
 
 
 def _credential(headers: dict[str, str], parameters: dict[str, str]) -> str | None:
-    """The API key of a request."""
+    """The API key of a request; of a signature of AWS (SigV4) the id of the access key."""
     scheme, _, value = headers.get("authorization", "").partition(" ")
     bearer = value.strip() if scheme.lower() == "bearer" else ""
     protocols = (offer.strip() for offer in headers.get("sec-websocket-protocol", "").split(","))
     in_protocols = next((offer for offer in protocols if offer.startswith(KEY_IN_PROTOCOLS)), "")
+    signed = _AWS_KEY_ID.search(value) if scheme.upper() == "AWS4-HMAC-SHA256" else None
     candidates = (
         bearer,
+        signed[1] if signed else "",
         *(headers.get(name, "").strip() for name in _KEY_HEADERS),
         in_protocols.removeprefix(KEY_IN_PROTOCOLS),
         *(parameters.get(name, "") for name in _KEY_PARAMETERS),
@@ -237,8 +242,13 @@ def _trace_of(traceparent: str) -> tuple[str | None, str | None]:
     return (match[2], match[3]) if match[2].strip("0") and match[3].strip("0") else (None, None)
 
 
-def _attempt(retries: str) -> int | None:
-    return int(retries) + 1 if _RETRIES.fullmatch(retries) else None
+def _attempt(headers: Mapping[str, str]) -> int | None:
+    """The number of the attempt, from 1: by the official clients' count of retries, or by AWS's own (`attempt=2; max=5`)."""
+    retries = headers.get("x-stainless-retry-count", "")
+    if _RETRIES.fullmatch(retries):
+        return int(retries) + 1
+    attempt = _AWS_ATTEMPT.search(headers.get("amz-sdk-request", ""))
+    return int(attempt[1]) if attempt else None
 
 
 # Decodes only the members of a request's body that are needed; it skips all others.

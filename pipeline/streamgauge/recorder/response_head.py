@@ -15,7 +15,7 @@ from streamgauge.core.safe_values import decimal_text, safe_id
 from streamgauge.recorder.rate_limit import rate_limit_of
 
 # The first present of these is the provider's own id of the request.
-_REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "x-generation-id")
+_REQUEST_IDS = ("x-request-id", "request-id", "apim-request-id", "x-generation-id", "x-amzn-requestid")
 _ORGANIZATIONS = ("openai-organization", "anthropic-organization-id")
 _PROJECTS = ("openai-project",)
 # LiteLLM sends the first two with every response, and the cost with those whose cost it knows before their body

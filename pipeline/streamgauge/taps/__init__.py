@@ -2,8 +2,9 @@
 
 proxy/        the relay, which forwards HTTP/1.1
 httpx.py      public: a transport for clients; httpx_streams.py: its request and response streams
+boto3.py      public: a hook for clients of Amazon Bedrock
 asgi.py       public: middleware for servers
-inprocess/    what httpx and ASGI taps share: capture in the application's process
+inprocess/    what the taps above share: capture in the application's process
 packets/      packets of an interface or a file
 replay/       recordings of other programs
 
@@ -31,6 +32,7 @@ class Tap(NamedTuple):
 TAPS = (
     Tap("proxy", "proxy", "socket", "a relay between clients and providers"),
     Tap("httpx", "httpx", "chunk", "a transport inside a client, for httpx and httpx2, sync and async"),
+    Tap("boto3", "boto3", "chunk", "a hook inside a client of Amazon Bedrock, for boto3 and botocore"),
     Tap("asgi", "asgi", "piece", "middleware inside a model server"),
     Tap("packets", "packets", "kernel", "plain HTTP/1.1 as it passes an interface, or lies in a capture file"),
     Tap("replay", "replay", "recorded", "recordings of any of these formats: bodies, HAR, cassettes, flows, captures"),

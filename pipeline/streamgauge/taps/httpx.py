@@ -24,8 +24,6 @@ from streamgauge.taps.httpx_streams import (
     RequestBodyCapture,
     Stream,
     library_of,
-    report_ending,
-    report_failure,
     stream_classes_of,
 )
 from streamgauge.taps.inprocess.background_senders import sender_of
@@ -37,6 +35,7 @@ from streamgauge.taps.inprocess.capture import (
     start_capture,
     why_uncaptured,
 )
+from streamgauge.taps.inprocess.endings import report_ending, report_failure
 
 _TAP = "httpx"
 # The same variable as for the command line's setting.

@@ -1,39 +1,17 @@
 """Request and response streams with which the httpx tap replaces those of the library."""
 
-import re
-import socket
-import ssl
 import sys
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from functools import cache
 from typing import Any, NamedTuple
 
-from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.exchange_capture import ExchangeCapture
 from streamgauge.runtime.faults import report_fault
+from streamgauge.taps.inprocess.endings import report_ending, report_failure
 
 _LIBRARIES = ("httpx", "httpx2")
-# Base classes of the libraries' timeout errors; one name covers connect, read, write and pool timeouts.
-_TIMEOUTS = frozenset(("TimeoutException", "TimeoutError"))
-
-_FAULTS = {
-    "ConnectTimeout": TransportFault.CONNECT_TIMEOUT,
-    "ReadTimeout": TransportFault.IDLE_TIMEOUT,
-    "WriteTimeout": TransportFault.IDLE_TIMEOUT,
-}
-_CAUSES = {
-    socket.gaierror: TransportFault.DNS,
-    ssl.SSLCertVerificationError: TransportFault.TLS_CERTIFICATE,
-    ssl.SSLError: TransportFault.TLS,
-    ConnectionRefusedError: TransportFault.REFUSED,
-    ConnectionError: TransportFault.RESET,
-}
-# How many errors of a chain of causes are checked.
-_MAX_CAUSES = 8
-# Text of h11's errors for a connection that was closed early.
-_CLOSED = re.compile(r"disconnected|closed")
-
 # A stream of either library: the two share names, but no base class.
 Stream = Any
 
@@ -185,48 +163,6 @@ class AsyncResponseStream(CapturedResponseStream):
             await self._inner.aclose()
         finally:
             report_ending(self._capture, Ending.CLIENT)
-
-
-def report_ending(capture: ExchangeCapture, ending: Ending) -> None:
-    """Reports that the stream ends now. Only the first report of an end counts."""
-    now = time.monotonic_ns()
-    capture.end(now, ending, gone_ns=now if ending is Ending.CLIENT else None)
-
-
-def report_failure(capture: ExchangeCapture, error: BaseException | None) -> None:
-    """Reports that the stream ends now, with this error; None: it completed."""
-    if error is None:
-        report_ending(capture, Ending.COMPLETE)
-        return
-    ending = ending_of(error)
-    now = time.monotonic_ns()
-    fault = None if ending is Ending.CLIENT else fault_of(error)
-    capture.end(now, ending, fault, gone_ns=now if ending is Ending.CLIENT else None)
-
-
-def fault_of(error: BaseException) -> TransportFault | None:
-    """The fault that an error's class name or its causes show; None if they do not show it."""
-    names = {kind.__name__ for kind in type(error).__mro__}
-    for name, fault in _FAULTS.items():
-        if name in names:
-            return fault
-    cause: BaseException | None = error
-    for _ in range(_MAX_CAUSES):
-        for kind, fault in _CAUSES.items():
-            if isinstance(cause, kind):
-                return fault
-        cause = (cause.__cause__ or cause.__context__) if cause is not None else None
-    if "RemoteProtocolError" in names:
-        return TransportFault.CLOSED if _CLOSED.search(str(error)) else TransportFault.NOT_HTTP
-    return TransportFault.UNREACHABLE if "ConnectError" in names else None
-
-
-def ending_of(error: BaseException) -> Ending:
-    """How the exchange ended, from the error."""
-    if not isinstance(error, Exception):  # the application closed, cancelled or interrupted it
-        return Ending.CLIENT
-    timed_out = any(kind.__name__ in _TIMEOUTS for kind in type(error).__mro__)
-    return Ending.TIMEOUT if timed_out else Ending.RESET
 
 
 class StreamClasses(NamedTuple):

@@ -30,6 +30,15 @@ class Apart(NamedTuple):
 _BLOCKED = Apart("only a relay holds back its upstream for a client that reads slowly", ("timing.client_blocked_s",))
 _NO_UPSTREAM = Apart("an application that breaks off its own answer has no upstream that failed", ("error.code",))
 _NO_HOST = Apart("an application is its own server", ("request.host",))
+_OF_BOTO3 = (
+    Apart("botocore tells no handler when it has sent the request", ("timing.request_sent_s",)),
+    Apart(
+        "it reads the body of an error before a handler sees the head",
+        ("timing.headers_s",),
+        frozenset({"too-many-requests", "bad-gateway", "redirect", "retry-at-a-date", "error-as-stream"}),
+    ),
+    Apart("it keeps the last of several fields of a name", ("provider_request_id",), frozenset({"ids-twice"})),
+)
 _ADDRESS = Apart("the host is that of the URL, here an address, and not that of the header Host", ("request.host",))
 _NO_SOCKET = Apart("what reached a client's socket is not seen from within a process", ("counts.client_bytes",))
 _NOT_RECORDED = Apart("a recording does not hold what reached the client", ("counts.client_bytes",))
@@ -103,6 +112,7 @@ _BODY_ALONE = (
 APART: Mapping[str, tuple[Apart, ...]] = {
     "proxy": (_ADDRESS,),
     **{f"{name}-{kind}": (_BLOCKED, _NO_SOCKET, _ADDRESS) for name in LIBRARIES for kind in ("sync", "async")},
+    "boto3": (_BLOCKED, _NO_SOCKET, _ADDRESS, *_OF_BOTO3),
     "asgi": (_BLOCKED, _NO_SOCKET, _NO_UPSTREAM, _NO_HOST),
     "packets": (_BLOCKED,),
     "pcap": (_BLOCKED,),

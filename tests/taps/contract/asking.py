@@ -4,8 +4,14 @@ import asyncio
 import socket
 from typing import Any, Literal, NamedTuple
 
+import botocore.exceptions
+import botocore.session
 import h11
+import urllib3.exceptions
+from botocore.awsrequest import HeadersDict
+from botocore.config import Config
 
+from streamgauge.taps.boto3 import tap
 from tests.taps.asking import Asker
 from tests.taps.contract.scenario import Scenario, heard
 from tests.taps.proxy.rig import PATIENCE_S
@@ -122,3 +128,54 @@ async def _ask_async(asker: Asker, given: dict[str, Any], leaves_at: int | None)
         except asker.library.TransportError:
             return Received(status, bytes(body), "broken")
     return Received(status, bytes(body), "complete")
+
+
+def ask_boto3(settings: dict[str, Any], port: int, scenario: Scenario) -> Received:
+    """By botocore: a call of ConverseStream whose signed request a handler before the tap's replaces by the scenario's.
+
+    botocore reads the body of an error at once; the other bodies are read as its EventStream reads them.
+    """
+    read_at_once: list[bytes] = []
+    status: list[int] = []
+
+    def replace(request: Any, **_: Any) -> None:
+        request.method = scenario.method
+        request.url = f"http://127.0.0.1:{port}{scenario.path}"
+        request.body = scenario.request_body or None
+        headers = [
+            *scenario.asked_headers,
+            *([("Content-Length", str(len(scenario.request_body)))] * bool(request.body)),
+        ]
+        request.headers = HeadersDict()
+        for name, value in headers:
+            request.headers[name] = value
+
+    def note(response_dict: Any, **_: Any) -> None:
+        status.append(response_dict["status_code"])
+        if isinstance(response_dict["body"], bytes):
+            read_at_once.append(response_dict["body"])
+
+    session = botocore.session.Session()
+    session.set_credentials("AKIAIOSFODNN7EXAMPLE", "key")
+    config = Config(retries={"total_max_attempts": 1}, proxies={}, read_timeout=PATIENCE_S)
+    made: Any = session.create_client(
+        "bedrock-runtime", "eu-central-1", endpoint_url=f"http://127.0.0.1:{port}", config=config
+    )
+    made.meta.events.register_first("before-send.bedrock-runtime", replace)
+    tap(made, **settings)
+    made.meta.events.register_last("before-parse.bedrock-runtime", note)
+    body = bytearray()
+    try:
+        stream = made.converse_stream(modelId="m", messages=[])["stream"]._raw_stream
+        for chunk in stream.stream():
+            body += chunk
+            if scenario.end == "client" and len(body) == len(scenario.body):
+                stream.close()
+                return Received(status[0], bytes(body), "left")
+    except (botocore.exceptions.ClientError, botocore.parsers.ResponseParserError):
+        return Received(status[0], read_at_once[0], "complete")
+    except (botocore.exceptions.BotoCoreError, urllib3.exceptions.HTTPError):
+        return Received(status[0] if status else None, bytes(body), "broken")
+    finally:
+        made.close()
+    return Received(status[0], bytes(body), "complete")

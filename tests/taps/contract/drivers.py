@@ -25,7 +25,7 @@ from streamgauge.taps.packets.ring import capture_socket
 from streamgauge.taps.replay.contract import Tally
 from streamgauge.taps.replay.files import ReplaySettings, log_of
 from tests.taps.asking import Asker
-from tests.taps.contract.asking import RawClient, Received, ask_library, ask_raw
+from tests.taps.contract.asking import RawClient, Received, ask_boto3, ask_library, ask_raw
 from tests.taps.contract.scenario import ATTRIBUTES, TENANT_HEADER, UPSTREAM, Scenario
 from tests.taps.contract.serving import asgi_server, play, scenario_of
 from tests.taps.contract.written import INSTANCE, Written, from_bundles, settings, written
@@ -172,6 +172,14 @@ def _httpx(library: Any, kind: Any, folder: Path) -> Iterator[Running]:
 
 
 @contextlib.contextmanager
+def _boto3(folder: Path) -> Iterator[Running]:
+    attributes = {one.name: one.header for one in ATTRIBUTES}
+    given = {"data_dir": folder, "upstream": UPSTREAM, "tenant_header": TENANT_HEADER, "attributes": attributes}
+    with RawUpstream(play) as upstream, _in_process(folder) as recorder:
+        yield Running(partial(ask_boto3, given, upstream.port), recorder)
+
+
+@contextlib.contextmanager
 def _asgi(folder: Path) -> Iterator[Running]:
     with _in_process(folder) as recorder, asgi_server(str(folder)) as port:
         yield Running(partial(ask_raw, port), recorder, partial(RawClient, port))
@@ -306,6 +314,14 @@ DRIVERS: Mapping[str, Driver] = {
         for name, library in LIBRARIES.items()
         for kind in ("sync", "async")
     },
+    "boto3": Driver(
+        "boto3",
+        _boto3,
+        breaks=_IN_PROCESS,
+        # urllib3 reads a body with a length in parts of 64 KiB: of a last one that breaks off it gives nothing, or no error.
+        # http.client takes early hints for the response.
+        without=frozenset({"fin-amid-length", "rst-amid-length", "cut-json", "early-hints"}),
+    ),
     "asgi": Driver("asgi", _asgi, breaks=_IN_PROCESS),
     "packets": Driver(
         "packets",

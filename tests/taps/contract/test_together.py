@@ -17,7 +17,7 @@ from tests.vectors.load import differences
 STREAMS = 20
 LIVE = [pytest.param(name, marks=driver.marks) for name, driver in DRIVERS.items() if driver.start]
 # Drivers with our own client; the libraries open their own connections and leave by their own time-outs.
-RAW = [one for one in LIVE if DRIVERS[str(one.values[0])].tap != "httpx"]
+RAW = [one for one in LIVE if DRIVERS[str(one.values[0])].tap not in ("httpx", "boto3")]
 ASKED_IN_VAIN = [
     pytest.param(*one.values, scenario, marks=one.marks, id=f"{one.values[0]}-{scenario.name}")
     for scenario in WITHOUT_ANSWER
