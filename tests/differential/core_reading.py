@@ -1,6 +1,7 @@
 """The core's reading of a vector: texts and arguments from a sink that keeps them, all else from the record."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 import msgspec
@@ -44,6 +45,7 @@ class TextSink:
         self._resumed = resumed
         self.outputs: dict[int, Output] = {}
         self.ended = False
+        self._undecided: dict[tuple[int, str], list[str]] = {}  # texts that are new, or all text so far
         self._calls: dict[int, list[tuple[int | None, object, bool, Call]]] = {}
         # Of the current event: its item and source; or, if it closes the response, the kinds of output already reported.
         self._source: tuple[int | None, Source] | None = None
@@ -89,7 +91,13 @@ class TextSink:
             self._add(choice, "text", value[len(self._output(choice).text) :])
 
     def text_or_so_far(self, choice: int, value: object, *, reasoning: bool = False, may_repeat: bool = False) -> None:
-        raise NotImplementedError("no client of such a dialect is compared")
+        """By the contents: texts that each begin with the one before are all text so far."""
+        name = "reasoning" if reasoning else "text"
+        texts = self._undecided.setdefault((choice, name), [])
+        if isinstance(value, str):
+            texts.append(value)
+            is_so_far = all(later.startswith(earlier) for earlier, later in pairwise(texts))
+            setattr(self._output(choice), name, value if is_so_far else "".join(texts))
 
     def reasoning(self, choice: int, value: object, *, summary: bool = False) -> None:
         self._add(choice, "reasoning", value)
@@ -155,8 +163,6 @@ class TextSink:
         indexed: bool = True,
         so_far: bool = False,
     ) -> None:
-        if so_far:
-            raise NotImplementedError("no client of such a dialect is compared")
         if value is None or value == "":
             return
         if key is None and not self._calls.get(choice):
@@ -166,7 +172,8 @@ class TextSink:
             if key is None
             else self._call(choice, key, call_id or None, True, indexed=indexed)
         )
-        call.arguments = f"{call.arguments}{value if isinstance(value, str) else msgspec.json.encode(value).decode()}"
+        text = value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        call.arguments = text if so_far else f"{call.arguments}{text}"
 
     def whole_tool(
         self,

@@ -528,6 +528,9 @@ ROWS: dict[str, tuple[Row, ...]] = {
         Row(EVERY_CHAT, "total", "reasoning-beyond-output"),
         Row(MISTRAL, "input total", "reasoning-beyond-output-without-input"),
     ),
+    "Workers AI: the usage is that of its last event, which is no chunk. The client has that of the chunk before.": (
+        Row(CHAT_STREAM, "input total", "workers-ai-usage"),
+    ),
     "Vertex's events before it had steps. This client knows the new names only.": (
         Row(INTERACTIONS, "finish reasoning text usage", "legacy-events"),
     ),

@@ -27,7 +27,7 @@ ANSWERS = {
     "/v1/completions": (401, JSON, b'{"error":{"type":"invalid_request_error","code":"invalid_api_key"}}'),
     "/v1/models": (200, JSON, b'{"object":"list","data":[]}'),
     "/v1/embeddings": (200, JSON, b'{"object":"list","usage":{"prompt_tokens":3,"total_tokens":3}}'),
-    "/api/lines": (200, "application/x-ndjson", b'{"response":"a"}\n{"done":true}\n'),
+    "/api/lines": (200, "application/x-ndjson", b'{"answer":"a"}\n{"ended":true}\n'),
     "/mcp": (200, SSE, b'event: message\ndata: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'),
     "/ticks": (200, SSE, b'data: {"time":1}\n\ndata: {"time":2}\n\n'),
 }

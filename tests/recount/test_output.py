@@ -31,6 +31,10 @@ class Heard(Output):
         self.kept = getattr(self, "kept", {})
         self.kept[text_id] = self.kept.get(text_id, "") + text
 
+    def replace(self, text_id: object, text: str, *, reasoning: bool = False) -> None:
+        self.kept.pop(text_id, None)
+        super().replace(text_id, text, reasoning=reasoning)
+
 
 def replayed(path: Path, tmp_path: Path, capture: str = "full") -> Iterator[tuple[Record, Output | None]]:
     outputs = Outputs(lambda _: small("o200k"))

@@ -5,7 +5,7 @@ from uuid import UUID
 
 from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.assembly.event_sink import StreamEventSink, compact_json
-from streamgauge.core.assembly.repeated_output import MEDIA, REASONING, TOOL
+from streamgauge.core.assembly.repeated_output import MEDIA, REASONING, TEXT, TOOL
 from streamgauge.core.assembly.state import StreamState, ToolState
 from streamgauge.core.assembly.stream import Stream
 from streamgauge.core.dialects import Dialect, Source
@@ -45,6 +45,8 @@ class Output:
         self._state, self._tokenizer_of, self._memory = state, tokenizer_of, memory
         self._tokens = {False: 0, True: 0}  # of ended texts: of the answer, and of reasoning
         self._open: dict[Hashable, tuple[bool, bytearray]] = {}
+        # Texts by id of which it is not known yet whether each is new, or all text so far; None once it is known.
+        self.undecided: dict[Hashable, list[str] | None] = {}
         self._size = 0
         self._is_begun = False
         self.tokenizer: Tokenizer | None = None
@@ -70,6 +72,14 @@ class Output:
             self._open[text_id] = reasoning, bytearray()
         self._open[text_id][1].extend(data)
         self._memory.left -= len(data)
+
+    def replace(self, text_id: Hashable, text: str, *, reasoning: bool = False) -> None:
+        """Set the text with this id, of which nothing has ended."""
+        if text_id in self._open:
+            size = len(self._open.pop(text_id)[1])
+            self._size -= size
+            self._memory.left += size
+        self.add(text_id, text, reasoning=reasoning)
 
     def end(self, text_id: Hashable) -> None:
         """End the text with this id, if it is open."""
@@ -161,6 +171,20 @@ class _OutputSink(StreamEventSink):
     def part(self, item: int | None, source: Source) -> None:
         self._item = item
         super().part(item, source)
+
+    def text_or_so_far(self, choice: int, value: object, *, reasoning: bool = False, may_repeat: bool = False) -> None:
+        """Also gives the output the beginnings of earlier texts, once the lengths show that each text is new."""
+        super().text_or_so_far(choice, value, reasoning=reasoning, may_repeat=may_repeat)
+        state, text_id = self.choice(choice), (choice, REASONING if reasoning else TEXT, self._item)
+        texts = self._output.undecided.setdefault(text_id, [])
+        if state is None or texts is None or not isinstance(value, str):
+            return
+        texts.append(value)
+        known = state.texts[reasoning]
+        if known.in_pieces:
+            self._output.replace(text_id, "".join(texts), reasoning=reasoning)
+        if known.in_pieces or known.is_surely_so_far:
+            self._output.undecided[text_id] = None
 
     def _add_name(self, choice: int, tool: ToolState, name: object) -> None:
         super()._add_name(choice, tool, name)

@@ -23,9 +23,6 @@ MAX_TOOLS = 64
 # Tool calls of all choices together.
 MAX_TOOLS_OF_ALL = 128
 
-# Texts that were longer than the one before so often are all text so far: pieces would have to grow each time (count).
-_GROWN_SURELY = 8
-
 # The kinds of output that are content of the answer.
 _CONTENT = TEXT | REFUSAL
 
@@ -155,7 +152,7 @@ class StreamEventSink:
         while len(state.texts) < 2:
             state.texts.append(TextState())
         known = state.texts[reasoning]
-        is_equal = len(value) == known.last > 0 and not may_repeat and known.grown < _GROWN_SURELY
+        is_equal = len(value) == known.last > 0 and not may_repeat and not known.is_surely_so_far
         if not known.in_pieces and (len(value) < known.last or is_equal):
             known.in_pieces = True
             self._add_chars(known.total - known.last, reasoning)  # what earlier texts left out

@@ -8,6 +8,9 @@ from streamgauge.core.dialects.contract import ErrorFacts
 from streamgauge.core.formats.json_validator import JsonState
 from streamgauge.core.usage import UsageState
 
+# Texts that were longer than the one before so often are all text so far: pieces would have to grow each time (count).
+_GROWN_SURELY = 8
+
 
 class ToolState(msgspec.Struct, array_like=True, gc=False):
     """A tool call. `check`: the validator of its arguments, None if they are masked or not JSON by contract.
@@ -35,6 +38,11 @@ class TextState(msgspec.Struct, array_like=True, gc=False):
     total: int = 0
     grown: int = 0
     in_pieces: bool = False
+
+    @property
+    def is_surely_so_far(self) -> bool:
+        """Whether a text of the same length as the one before shows nothing: pieces would have had to grow too often."""
+        return self.grown >= _GROWN_SURELY
 
 
 class ChoiceState(msgspec.Struct, array_like=True, gc=False):
