@@ -380,7 +380,8 @@ class Record(Part):
     stream_id: str
     """The id of the stream, which its tap made: a lower-case UUIDv7 with hyphens."""
     tap: str | None
-    """The tap that captured it: `proxy`, `httpx`, `asgi`, `packets` or `replay`; `import`: no tap, but a gateway's log."""
+    """The tap that captured it: `proxy`, `httpx`, `asgi`, `packets`, `envoy` or `replay`; `import`: no tap, but a gateway's
+    log."""
     tap_instance: str | None
     """The run of the tap's recorder: a UUID."""
     tap_version: str | None

@@ -111,7 +111,10 @@ def test_an_extra_brings_what_its_command_imports(extra: str, installed: dict[st
 def test_each_extra_of_a_command_exists() -> None:
     provided = set(project()["optional-dependencies"])
     assert set(MODULES) <= set(STREAMGAUGE.commands)
-    assert set(MODULES) | {"otlp", "packets", "parquet", "postgres", "recount", "records", "replay", "all"} == provided
+    assert (
+        set(MODULES) | {"envoy", "otlp", "packets", "parquet", "postgres", "recount", "records", "replay", "all"}
+        == provided
+    )
 
 
 @pytest.mark.parametrize("command", ["up", "worker"])

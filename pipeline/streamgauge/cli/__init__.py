@@ -10,7 +10,7 @@ tables.py     output as a table, JSON, JSON lines or CSV; shown_records.py: reco
 
 Commands:
 
-up.py tap.py packets.py worker.py   commands that run until they are stopped
+up.py tap.py packets.py envoy.py worker.py   commands that run until they are stopped
 top.py doctor.py settings.py   look at an installation; settings.py: `config show`, `config check`
 ledger.py audit.py             records, totals, and their comparison with invoices; ledger_price.py: costs computed again
 kept_audits.py audit_output.py audit_fetch.py   kept comparisons, claims; what is printed; invoices from admin APIs

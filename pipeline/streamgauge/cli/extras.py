@@ -28,6 +28,12 @@ def check_extra(command: str) -> None:
         raise MissingExtra("this command", extra)
 
 
+def check_envoy() -> None:
+    """Raises MissingExtra if the library is missing by which the tap for Envoy serves it."""
+    if not _is_installed("grpc"):
+        raise MissingExtra("this command", "envoy")
+
+
 def has_extra(extra: str) -> bool:
     """Whether every module is installed that the command of this first word imports."""
     return all(map(_is_installed, MODULES.get(extra, ())))

@@ -157,8 +157,8 @@ class WebSocketData(msgspec.Struct, array_like=True, tag=9, frozen=True, gc=Fals
     gap: bool = False
 
 
-# Taps inside an application: they do not see the wire, so the bytes that reached the client are not known.
-OFF_THE_WIRE = frozenset(("httpx", "boto3", "asgi"))
+# Taps that do not see the wire: in an application, or beside Envoy. The bytes that reached the client are not known.
+OFF_THE_WIRE = frozenset(("httpx", "boto3", "asgi", "envoy"))
 
 Message = (
     RequestStarted

@@ -93,6 +93,19 @@ def open_listeners(address: Address, option: str, relays: int = 1) -> Listeners:
     return Listeners(sockets)
 
 
+def reserved_port(address: Address, option: str) -> socket.socket:
+    """A socket that holds an address, and does not listen: processes that share the port (SO_REUSEPORT) may listen there.
+
+    `option` is the option to name if another address may help. Raises Unavailable.
+    """
+    with listening_socket(address, option) as first:  # it shows that the port is free: sockets that share it do not
+        bound = replace(address, port=first.getsockname()[1])
+    try:
+        return _bind(bound, shared=True, listens=False)
+    except OSError as error:
+        raise not_available(str(bound), option, error) from None
+
+
 def listening_socket(address: Address, option: str) -> socket.socket:
     """A listening socket that children may inherit. `option` is the option to name if another address may help.
 
@@ -146,7 +159,7 @@ def bound_address(bound: socket.socket) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _bind(address: Address, *, shared: bool = False) -> socket.socket:
+def _bind(address: Address, *, shared: bool = False, listens: bool = True) -> socket.socket:
     family, _, _, _, socket_address = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)[0]
     listener = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -154,7 +167,8 @@ def _bind(address: Address, *, shared: bool = False) -> socket.socket:
         if shared:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         listener.bind(socket_address)
-        listener.listen(BACKLOG)
+        if listens:
+            listener.listen(BACKLOG)
     except OSError:
         listener.close()
         raise

@@ -57,7 +57,8 @@ SpoolPolicy = Literal["drop-newest", "drop-oldest"]
 # The commands that take a setting, by their words.
 _RELAYS = ("up", "tap")
 _PACKETS = ("up packets", "tap packets")
-_TAPS = (*_RELAYS, *_PACKETS)
+_ENVOY = ("up envoy", "tap envoy")
+_TAPS = (*_RELAYS, *_PACKETS, *_ENVOY)
 _CAPTURES = (*_TAPS, "replay")
 _SERVICES = (*_TAPS, "worker")
 _ASSEMBLES = (*_SERVICES, "replay")  # a tap does so for its page
@@ -66,12 +67,12 @@ _REPLAYS = ("replay", "recount")
 _DEADLETTER = ("deadletter list", "deadletter show", "deadletter retry")
 _ADMIN = (*_SERVICES, "demo")
 # The commands that make records, those that read a ledger, and all that only use one.
-_LOCAL = ("up", "up packets")
+_LOCAL = ("up", "up packets", "up envoy")
 TO_LEDGER = (*_LOCAL, "worker")
 LEDGER_READERS = ("ledger query", "ledger show", "ledger export", "ledger budgets")
 AUDIT_COMMANDS = ("audit", "audit list", "audit show", "audit diff", "audit claim")
 LEDGER_COMMANDS = (*LEDGER_READERS, "ledger import", "ledger price", "ledger costs", *AUDIT_COMMANDS)
-_KAFKA = ("tap", "tap packets", "worker", *_REPLAYS, *_TOPICS, *_DEADLETTER)
+_KAFKA = ("tap", "tap packets", "tap envoy", "worker", *_REPLAYS, *_TOPICS, *_DEADLETTER)
 
 # The sections of help and reference, in their order.
 SECTIONS = ("Upstreams", "Clients", "Packets", "Capture", "Kafka", "Storage", "Records", "Operation")
@@ -367,8 +368,8 @@ class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, A
     listen: Address = _set(
         ADDRESS,
         Address(host="127.0.0.1", port=8080),
-        "address at which clients are served",
-        (*_RELAYS, "demo"),
+        "address at which clients are served, or Envoy",
+        (*_RELAYS, *_ENVOY, "demo"),
         _CLIENTS,
         elsewhere={"demo": "any free port"},
     )
@@ -463,7 +464,11 @@ class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, A
         default_text=f"{DEFAULT_REPLICAS}, or one on each broker if there are fewer",
     )
     workers: int = _set(
-        whole(1, 32), 1, "processes that forward traffic: about one for each core that it needs", ("tap",), _OPERATION
+        whole(1, 32),
+        1,
+        "processes that forward traffic, or serve Envoy: about one for each core that it needs",
+        ("tap", *_ENVOY),
+        _OPERATION,
     )
     pump: Literal["auto", "off"] = _set(
         choice("auto", "off"),
@@ -494,7 +499,11 @@ class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, A
         _RECORDS,
     )
     upstream_idle_timeout: float = _set(
-        seconds(), 900.0, "end a response after this time without a byte from the upstream", _TAPS, _UPSTREAMS
+        seconds(),
+        900.0,
+        "end a response after this time without a byte from the upstream",
+        (*_RELAYS, *_PACKETS),
+        _UPSTREAMS,
     )
     interface: str | None = _set(
         text("NAME"),

