@@ -73,6 +73,10 @@ class Envoy:
         self.process.send_signal(signal.SIGKILL)
         self.process.wait()
 
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
     def stats(self, beginning: str = "") -> dict[str, int]:
         """The counters and gauges whose names begin so."""
         url = f"http://127.0.0.1:{self._admin}/stats"

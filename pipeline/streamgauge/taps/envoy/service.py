@@ -29,11 +29,12 @@ UPSTREAM_METADATA = "x-streamgauge-upstream"
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 # Exchanges that one process has open at one time. Each needs some 10 KiB here and in gRPC.
 MAX_OPEN = 20_000
-# New exchanges are not captured while the event loop is this late (seconds): the process then gets more messages than a
-# core can take, and they would wait in Envoy's memory.
+# New exchanges are not captured while the event loop works for more than this share of the time, or is this late (seconds):
+# Envoy then sends more messages than one core takes, and the rest waits in Envoy's memory.
+BUSY_SHARE = 0.95
 LATE_S = 1.0
-# Interval at which late exchanges are ended, and the event loop's lateness is measured (seconds).
-TICK_S = 0.25
+# Interval at which late exchanges are ended, and the event loop is measured (seconds).
+TICK_S = 1.0
 # The largest entry of the access log that is passed to a sibling (bytes).
 _MAX_DATAGRAM = 64 * 1024
 
@@ -55,7 +56,8 @@ class EnvoyServices:
         self._joining = Joining(self._ended)
         self._inbox, self._siblings = inbox, siblings
         self._loop = asyncio.get_running_loop()
-        self._is_late = self._has_warned = False
+        self._is_behind = self._has_warned = False
+        self._worked_s = time.thread_time()
         self._timer = self._loop.call_later(TICK_S, self._tick, self._loop.time() + TICK_S)
         if inbox is not None:
             self._loop.add_reader(inbox, self._take_from_siblings, inbox)
@@ -129,7 +131,7 @@ class EnvoyServices:
             return NotCaptured.STOPPING
         if self.open >= MAX_OPEN:
             return NotCaptured.LIMIT
-        return NotCaptured.RECORDER_BEHIND if self._is_late else None
+        return NotCaptured.RECORDER_BEHIND if self._is_behind else None
 
     def _warn(self, exchange: EnvoyExchange) -> None:
         """Says, once, that Envoy waits for answers; what it reports so is not captured."""
@@ -182,7 +184,9 @@ class EnvoyServices:
 
     def _tick(self, due_s: float) -> None:
         now_s = self._loop.time()
-        self._is_late = now_s - due_s > LATE_S
+        worked_s, took_s = time.thread_time(), now_s - due_s + TICK_S
+        self._is_behind = now_s - due_s > LATE_S or worked_s - self._worked_s > BUSY_SHARE * took_s
+        self._worked_s = worked_s
         self._timer = self._loop.call_later(TICK_S, self._tick, now_s + TICK_S)
         self._joining.tick(time.monotonic_ns())
 
