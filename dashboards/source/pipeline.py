@@ -232,6 +232,21 @@ _TAPS = Row(
             ),
         ),
         TimeSeries(
+            title="Delay of Envoy's reports",
+            help="Mean time from the upstream's first byte at Envoy to the arrival of Envoy's report of it at the tap.",
+            unit="s",
+            no_value=_NO_TAP,
+            queries=(
+                Query(
+                    ratio(
+                        rate("tap_envoy_delay_seconds_total", by="instance"),
+                        rate("tap_envoy_heads_total", by="instance"),
+                    ),
+                    "{{instance}}",
+                ),
+            ),
+        ),
+        TimeSeries(
             title="Answers of the relay itself",
             help="Requests per second that the relay answered with an error: it rejected them, or their upstream failed "
             "before it responded.",

@@ -113,7 +113,9 @@ NO_ID = ("stat_prefix: llm", "stat_prefix: llm\n          generate_request_id: f
 CASES = ["whole", "left", "truncated"] * 4
 
 
-def records_with(folder: Path, headers: str, *changes: tuple[str, str]) -> tuple[Counter[tuple[str, str]], Counter[str]]:
+def records_with(
+    folder: Path, headers: str, *changes: tuple[str, str]
+) -> tuple[Counter[tuple[str, str]], Counter[str]]:
     """Cases with outcomes, and incidents by kind, of streams at the same time."""
     port = free_port()
     with (
@@ -139,9 +141,7 @@ def test_requests_with_one_id_are_told_apart_by_their_start(tmp_path: Path) -> N
     [(NO_TIME, ONE_ID, "envoy_log_ambiguous"), (NO_ID, "", "envoy_no_request_id")],
     ids=["repeated", "missing"],
 )
-def test_what_cannot_be_joined_is_unknown(
-    change: tuple[str, str], headers: str, incident: str, tmp_path: Path
-) -> None:
+def test_what_cannot_be_joined_is_unknown(change: tuple[str, str], headers: str, incident: str, tmp_path: Path) -> None:
     """A whole response shows by itself that it is whole. That a client left, only the access log tells."""
     outcomes, incidents = records_with(tmp_path, headers, change)
     assert outcomes == {("whole", "completed"): 4, ("truncated", "truncated"): 4, ("left", "abandoned"): 4}
@@ -165,7 +165,7 @@ def receive_big(envoy: Envoy, during: Callable[[], object]) -> list[client.Recei
         begun = [client.Received(kept=0) for _ in range(2)]
         asking = [client.talk(envoy.url, [client.request(PATH, case="big")], received=one) for one in begun]
         both = asyncio.ensure_future(asyncio.gather(*asking))
-        while not both.done() and min(one.size for one in begun) < 100_000:
+        while not both.done() and min(one.size for one in begun) < 100_000:  # noqa: ASYNC110 - a slow poll is enough
             await asyncio.sleep(0.01)
         during()
         return await both
@@ -192,7 +192,9 @@ def test_the_traffic_is_as_without_a_tap(what: signal.Signals | None, tmp_path: 
         assert envoy.process.poll() is None
         if pid is not None and what is not None:
             # Envoy gives a stopped tap up, and frees what it had for it.
-            wait_for(lambda: envoy.stats("cluster.streamgauge.")["cluster.streamgauge.upstream_rq_active"] == 0, "no call")
+            wait_for(
+                lambda: envoy.stats("cluster.streamgauge.")["cluster.streamgauge.upstream_rq_active"] == 0, "no call"
+            )
             _continue(pid)
             records = records_once_recorded(tap, envoy, "big", 2 if what is signal.SIGSTOP else 0)
             cut = [record["integrity"]["reasons"] for record in records if record["outcome"] == "abandoned"]

@@ -45,12 +45,14 @@ def test_the_page_holds_one_balance_of_all_processes(tmp_path: Path) -> None:
         one.clients(2)
         one.head_passed_on(40_000)
         two.head_passed_on(60_000)
+        one.arrived(300_000)
         delivery.delivered(4)
     later = read_page(metrics.render())
     assert [later.value(name) for name in clients] == [6, 200]
     assert balance(later) == (15, 13, 0, 2)
     assert [page.value(f"streamgauge_tap_response_heads_{name}") for name in ("total", "seconds_total")] == [0, 0]
     assert [later.value(f"streamgauge_tap_response_heads_{name}") for name in ("total", "seconds_total")] == [2, 0.0001]
+    assert [later.value(f"streamgauge_tap_envoy_{name}_total") for name in ("heads", "delay_seconds")] == [1, 0.0003]
 
 
 def test_each_reason_and_incident_has_its_own_value_beside_those_of_streams(tmp_path: Path) -> None:

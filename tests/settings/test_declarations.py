@@ -33,6 +33,7 @@ from streamgauge.settings.types import (
     parse_address,
     parse_upstream,
 )
+from streamgauge.taps.envoy.settings import EnvoySettings
 from streamgauge.taps.packets.process import PacketSettings
 from streamgauge.taps.proxy.relay_settings import RelaySettings
 from streamgauge.worker.settings import WorkerSettings
@@ -312,7 +313,7 @@ def test_a_default_that_the_help_names_is_the_default() -> None:
 
 
 # The dataclasses that `Settings.select` fills for the parts of the program.
-PARTS: tuple[Any, ...] = (Limits, PacketSettings, RecorderSettings, RelaySettings, WorkerSettings)
+PARTS: tuple[Any, ...] = (EnvoySettings, Limits, PacketSettings, RecorderSettings, RelaySettings, WorkerSettings)
 # A field of a setting's name that holds something else: the content of the setting's file; on or off.
 OTHER_TYPES = {(RecorderSettings, "tenants"), (RelaySettings, "pump")}
 
@@ -329,9 +330,10 @@ def test_a_part_takes_settings_with_their_types_and_defaults(part: Any) -> None:
 
 # The commands that run each part. Those of the page's limits are all that show open streams.
 RUNS: dict[Any, tuple[str, ...]] = {
-    Limits: ("up", "tap", "up packets", "tap packets", "worker"),
+    EnvoySettings: ("up envoy", "tap envoy"),
+    Limits: ("up", "tap", "up packets", "tap packets", "up envoy", "tap envoy", "worker"),
     PacketSettings: ("up packets", "tap packets"),
-    RecorderSettings: ("up", "tap", "up packets", "tap packets"),
+    RecorderSettings: ("up", "tap", "up packets", "tap packets", "up envoy", "tap envoy"),
     RelaySettings: ("up", "tap"),
     WorkerSettings: ("worker",),
 }

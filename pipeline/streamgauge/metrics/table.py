@@ -356,6 +356,18 @@ TAP_HEADS_SECONDS = counter(
     "to the first byte of the response. Excludes the time that data waits in the kernel.",
     unit="seconds",
 )
+ENVOY_HEADS = counter(
+    _TAP,
+    "tap_envoy_heads",
+    "Heads of responses that Envoy reported, whose arrival at the tap was compared with the time in Envoy's access log.",
+)
+ENVOY_DELAY_SECONDS = counter(
+    _TAP,
+    "tap_envoy_delay_seconds",
+    "Time from the upstream's first byte, by Envoy's access log, to the arrival of Envoy's report of it: by so much the "
+    "times of records are late. If Envoy runs on another host, the difference of both clocks is in it.",
+    unit="seconds",
+)
 DATA_FREE = gauge(_TAP, "data_free_bytes", "Free space on the disk of the data directory.", "bytes")
 DATA_DISK = gauge(_TAP, "data_disk_bytes", "Size of the disk of the data directory.", "bytes")
 SETTINGS_FILE_UNUSABLE = gauge(
@@ -545,7 +557,8 @@ TABLE: tuple[Metric, ...] = (
     RATE_LIMIT_LIMIT, RATE_LIMIT_REMAINING, RATE_LIMIT_RESET,
     READS_SEEN, READS_DELIVERED, READS_DROPPED, READS_WAITING, TAP_INCIDENTS, TAP_REFUSED, RESPONSES_SEEN, NOT_CAPTURED,
     CLIENT_CONNECTIONS, CLIENT_CONNECTIONS_LIMIT, SPOOL_BYTES, SPOOL_LIMIT, SPOOL_ROWS, SPOOL_WRITES_REFUSED,
-    BROKER_CONNECTED, BROKER_PROBLEM, TAP_HEADS, TAP_HEADS_SECONDS, DATA_FREE, DATA_DISK, SETTINGS_FILE_UNUSABLE, CLOCK_SKEW,
+    BROKER_CONNECTED, BROKER_PROBLEM, TAP_HEADS, TAP_HEADS_SECONDS, ENVOY_HEADS, ENVOY_DELAY_SECONDS,
+    DATA_FREE, DATA_DISK, SETTINGS_FILE_UNUSABLE, CLOCK_SKEW,
     OPEN_STREAMS, IGNORED, BUNDLES, DUPLICATE_BUNDLES, DUPLICATE_SEGMENTS, LATE_SEGMENTS, DEAD_LETTERS,
     DEAD_LETTERS_WAITING, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, COMMITTED_OFFSET, WORKER_PARTITIONS, WORKER_BROKER,
     WORKER_SECONDS, STUCK_EXITS, LEDGER_ROWS, LEDGER_BYTES, LEDGER_LIMIT, SPANS, SILENT_STREAMS, COMMITS,

@@ -6,6 +6,7 @@ from pathlib import Path
 from streamgauge.metrics import table
 from streamgauge.metrics.prometheus import Sample, Source
 from streamgauge.spool.read_counters import (
+    read_arrivals,
     read_balance,
     read_clients,
     read_heads_passed_on,
@@ -29,6 +30,9 @@ def tap_reads(counters: Path) -> Source:
         heads, took_ns = read_heads_passed_on(counters)
         yield Sample(table.TAP_HEADS.name, heads, {})
         yield Sample(table.TAP_HEADS_SECONDS.name, took_ns / 1e9, {})
+        envoy_heads, delay_ns = read_arrivals(counters)
+        yield Sample(table.ENVOY_HEADS.name, envoy_heads, {})
+        yield Sample(table.ENVOY_DELAY_SECONDS.name, delay_ns / 1e9, {})
         clients, most = read_clients(counters)
         yield Sample(table.CLIENT_CONNECTIONS.name, clients, {})
         yield Sample(table.CLIENT_CONNECTIONS_LIMIT.name, most, {})

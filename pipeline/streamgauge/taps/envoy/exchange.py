@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 from streamgauge.core.capture.segments import Ending
 from streamgauge.recorder.exchange_capture import CaptureClient, ExchangeCapture
 from streamgauge.settings.attributes import Attribute
+from streamgauge.settings.declarations import Settings
 from streamgauge.spool.read_counters import DropReason, Incident
 from streamgauge.taps.envoy.endings import LoggedEnding, ending_of
 from streamgauge.taps.envoy.messages import CLUSTER, REQUEST_TIME, LogEntry, Part, Processing, time_of
@@ -36,8 +37,8 @@ class Reporting:
     """Where and how exchanges are reported. `tenant_header`, `attribute`: as in the settings."""
 
     client: CaptureClient
-    tenant_header: str | None = None
-    attribute: tuple[Attribute, ...] = ()
+    tenant_header: str | None = Settings.tenant_header
+    attribute: tuple[Attribute, ...] = Settings.attribute
 
 
 class EnvoyExchange:

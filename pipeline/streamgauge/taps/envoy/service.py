@@ -35,6 +35,9 @@ BUSY_SHARE = 0.95
 LATE_S = 1.0
 # Interval at which late exchanges are ended, and the event loop is measured (seconds).
 TICK_S = 1.0
+# A read of a call that was cancelled, or had too large a message, gives EOF, as one that ended. gRPC cancels the handler
+# right after that (seconds).
+CANCEL_LAG_S = 0.1
 # The largest entry of the access log that is passed to a sibling (bytes).
 _MAX_DATAGRAM = 64 * 1024
 
@@ -118,6 +121,7 @@ class EnvoyServices:
                 return True
             if not exchange.captured or exchange.reported_ns is not None:
                 return True
+        await asyncio.sleep(CANCEL_LAG_S)
         return True
 
     def _receive(self, exchange: EnvoyExchange, at_ns: int, wall_ns: int, message: Any) -> None:
