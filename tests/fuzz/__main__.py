@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 # The targets, repeated here: `targets` itself must only be imported while atheris instruments imports.
 NAMES = (
     *("sse", "reader", "framing", "body", "response", "json_check", "json_text"),
-    *("masker", "rate_limit", "usage", "stream", "log", "bundle", "recording", "invoice", "gateway_log"),
+    *("masker", "rate_limit", "usage", "stream", "log", "bundle", "recording", "invoice", "envoy", "gateway_log"),
 )
 
 # More than any target has.

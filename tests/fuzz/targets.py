@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from tests.fuzz import hostile, invoices, logs, meanings, parsers, recorded
+from tests.fuzz import envoy, hostile, invoices, logs, meanings, parsers, recorded
 from tests.fuzz.drawn import Drawn
 from tests.fuzz.mutations import KINDS, Step, mutated
 from tests.fuzz.streams import CODINGS, DIALECTS, ENDINGS, FRAMINGS, STATUSES, Sent, check_stream, stream
@@ -124,5 +124,6 @@ TARGETS: dict[str, Target] = {
     "bundle": Target(logs.check_bundle, logs.bundle_seeds),
     "recording": Target(recorded.check_recording, recorded.recording_seeds),
     "invoice": Target(invoices.check_invoice, invoices.invoice_seeds),
+    "envoy": Target(envoy.check_envoy, envoy.envoy_seeds),
     "gateway_log": Target(invoices.check_gateway_log, invoices.gateway_log_seeds),
 }

@@ -10,6 +10,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -61,8 +62,10 @@ def envoy_tap(folder: Path, port: int, *flags: str) -> Iterator[Running]:
 
 
 async def ask(url: str, case: str, headers: str = "") -> client.Received:
-    leaves = {"leaves": lambda received: EVENTS[2] in received.raw} if case == "left" else {}
-    return await client.talk(url, [client.request(PATH, case=case, headers=headers)], **leaves)
+    asked = [client.request(PATH, case=case, headers=headers)]
+    if case == "left":
+        return await client.talk(url, asked, leaves=lambda received: EVENTS[2] in received.raw)
+    return await client.talk(url, asked)
 
 
 def ask_all(url: str, cases: Sequence[str], headers: str = "") -> list[client.Received]:
@@ -185,7 +188,8 @@ def test_the_traffic_is_as_without_a_tap(what: signal.Signals | None, tmp_path: 
         envoy = stack.enter_context(Envoy(tmp_path, _port_of(provider.url), port))
         if pid is not None:
             stack.callback(_continue, pid)
-        received = receive_big(envoy, lambda: pid and what and signal_to(pid, what))
+        during = partial(signal_to, pid, what) if pid is not None and what is not None else lambda: None
+        received = receive_big(envoy, during)
         assert [one.end for one in received] == ["done", "done"]
         assert min(one.size for one in received) > BIG_EVENTS * len(BIG)
         assert max(one.gap_s for one in received) < NOTICED_S

@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from streamgauge.recorder.client import CAPACITY_BYTES
@@ -33,23 +33,32 @@ def program() -> str | None:
     return str(beside) if beside.exists() else shutil.which("envoy")
 
 
-def bootstrap(name: str = "envoy.yaml") -> str:
-    """A file of the guide."""
-    [block] = [one for one in blocks(GUIDE) if (one.mark, one.value) == ("file", name)]
-    return block.text
+def bootstrap() -> str:
+    """The bootstrap of the guide: its first file."""
+    return next(block.text for block in blocks(GUIDE) if block.language == "yaml")
 
 
 class Envoy:
     """A running Envoy. `port`: where clients connect."""
 
-    def __init__(self, folder: Path, upstream_port: int, tap_port: int, *changes: tuple[str, str]) -> None:
-        """`changes`: replacements in the bootstrap; each must occur."""
+    def __init__(
+        self,
+        folder: Path,
+        upstream_port: int,
+        tap_port: int,
+        *changes: tuple[str, str],
+        change: Callable[[str], str] | None = None,
+        concurrency: int = 2,
+    ) -> None:
+        """`changes`: replacements in the bootstrap; each must occur. `change`: any other change of it, made last."""
         self.port, self._admin = free_port(), free_port()
         text = bootstrap()
         ports = ((_LISTENER, self.port), (_ADMIN, self._admin), (_UPSTREAM, upstream_port), (_TAP, tap_port))
         for old, new in (*((f"port_value: {old}}}", f"port_value: {new}}}") for old, new in ports), *changes):
             assert old in text, old
             text = text.replace(old, new)
+        text = change(text) if change else text
+        self._concurrency = str(concurrency)
         self._bootstrap, self._log = folder / "envoy.yaml", folder / "envoy.log"
         self._bootstrap.write_text(text)
 
@@ -58,7 +67,16 @@ class Envoy:
         assert path is not None
         with self._log.open("ab") as log:
             self.process = subprocess.Popen(
-                [path, "-c", str(self._bootstrap), "--use-dynamic-base-id", "--concurrency", "2", "-l", "warn"],
+                [
+                    path,
+                    "-c",
+                    str(self._bootstrap),
+                    "--use-dynamic-base-id",
+                    "--concurrency",
+                    self._concurrency,
+                    "-l",
+                    "warn",
+                ],
                 stdout=log,
                 stderr=log,
             )

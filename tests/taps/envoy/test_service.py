@@ -16,7 +16,7 @@ from streamgauge.recorder.protocol import ExchangeEnding, ReadsDropped, RequestS
 from streamgauge.spool.read_counters import Counters, DropReason, read_arrivals, read_incidents
 from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.envoy import service
-from streamgauge.taps.envoy.exchange import Reporting
+from streamgauge.taps.envoy.exchange import EnvoyExchange, Reporting
 from streamgauge.taps.envoy.service import UPSTREAM_METADATA, EnvoyServices, server_of
 from tests.recorder.fake_client import FakeClient
 from tests.taps.envoy.schema import body, entry, headers, log, processing
@@ -194,7 +194,7 @@ def test_a_connection_that_breaks_leaves_an_incomplete_record(tmp_path: Path) ->
 def test_a_bug_in_the_capture_ends_one_report(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async def check(made: Rig) -> None:
         with monkeypatch.context() as broken:
-            broken.setattr(service.EnvoyExchange, "receive", lambda *_: 1 / 0)
+            broken.setattr(EnvoyExchange, "receive", lambda *_: 1 / 0)
             await made.report(REQUEST)
         assert made.client.faults == 1
         await made.report(REQUEST, STREAM, LAST)
