@@ -233,16 +233,19 @@ _TAPS = Row(
         ),
         TimeSeries(
             title="Delay of Envoy's reports",
-            help="Mean time from the upstream's first byte at Envoy to the arrival of Envoy's report of it at the tap.",
+            help="Mean time from the upstream's first byte at Envoy to the arrival of Envoy's report of it at the tap; 0 "
+            "without an Envoy.",
             unit="s",
             no_value=_NO_TAP,
             queries=(
                 Query(
-                    ratio(
-                        rate("tap_envoy_delay_seconds_total", by="instance"),
-                        rate("tap_envoy_heads_total", by="instance"),
+                    seldom(
+                        ratio(
+                            rate("tap_envoy_delay_seconds_total", by="instance"),
+                            rate("tap_envoy_heads_total", by="instance"),
+                        )
                     ),
-                    "{{instance}}",
+                    "tap {{instance}}",
                 ),
             ),
         ),

@@ -202,7 +202,7 @@ def test_the_traffic_is_as_without_a_tap(what: signal.Signals | None, tmp_path: 
             _continue(pid)
             records = records_once_recorded(tap, envoy, "big", 2 if what is signal.SIGSTOP else 0)
             cut = [record["integrity"]["reasons"] for record in records if record["outcome"] == "abandoned"]
-            assert all(reasons == ["no_end", "dropped_reads"] for reasons in cut)
+            assert all("no_end" in reasons for reasons in cut)
 
 
 def records_once_recorded(tap: Running, envoy: Envoy, case: str, cut: int = 0) -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ class DropReason(StrEnum):
     CRASH = "crash"  # in flight when a process was killed
     TOO_OLD = "too_old"  # it waited in the spool for longer than the limit
     PACKETS_LOST = "packets_lost"  # the packets that made it up were not captured
-    NOT_REPORTED = "not_reported"  # Envoy's report of the stream was cut off before its end
+    NOT_REPORTED = "not_reported"  # Envoy did not report it, or not readably
 
 
 class Incident(StrEnum):

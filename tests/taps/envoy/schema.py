@@ -40,7 +40,7 @@ _MESSAGES = {
         "27 intermediate_log_entry bool", "33 access_log_type int32",
     ),
     "RequestProperties": ("9 request_id string",),
-    "ResponseProperties": ("6 response_code_details string",),
+    "ResponseProperties": ("3 response_body_bytes uint64", "6 response_code_details string"),
     "Entry": (
         "1 common_properties AccessLogCommon", "3 request RequestProperties", "4 response ResponseProperties",
     ),
@@ -107,6 +107,7 @@ def entry(
     duration_ns: int | None = None,
     details: str = "",
     failure: str = "",
+    body_bytes: int = 0,
     kind: int = 6,
     intermediate: bool = False,
 ) -> Any:
@@ -129,7 +130,7 @@ def entry(
     return MESSAGES["Entry"](
         common_properties=common,
         request=MESSAGES["RequestProperties"](request_id=request_id),
-        response=MESSAGES["ResponseProperties"](response_code_details=details),
+        response=MESSAGES["ResponseProperties"](response_code_details=details, response_body_bytes=body_bytes),
     )
 
 

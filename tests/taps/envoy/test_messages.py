@@ -67,11 +67,15 @@ def test_the_number_of_attributes_is_bounded(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_log_entries() -> None:
-    one = entry("id-1", 7_000_000_009, 15, 24, first_rx_ns=1, duration_ns=3_000_000_001, details="d", failure="f")
+    one = entry(
+        "id-1", 7_000_000_009, 15, 24, first_rx_ns=1, duration_ns=3_000_000_001, details="d", failure="f", body_bytes=77
+    )
     read = [log_entry_of(data) for data in log_entries(log(one, entry("id-2")))]
     assert [found.request_id for found in read if found] == ["id-1", "id-2"]
     assert read[0] is not None
-    assert read[0] == messages.LogEntry("id-1", 7_000_000_009, 1, None, 3_000_000_001, frozenset((15, 24)), "d", "f")
+    assert read[0] == messages.LogEntry(
+        "id-1", 7_000_000_009, 1, None, 3_000_000_001, frozenset((15, 24)), "d", "f", 77
+    )
 
 
 @pytest.mark.parametrize("more", [{"intermediate": True}, {"kind": 4}, {"kind": 5}, {"kind": 9}])

@@ -173,20 +173,24 @@ def test_a_message_above_the_limit_ends_one_report(tmp_path: Path, monkeypatch: 
 
     async def check(made: Rig) -> None:
         await made.report(REQUEST, STREAM, PIECE, processing(response_body=body(b"x" * 2_000)))
-        await made.until(lambda: made.client.dropped)
-        await made.log(log(entry("id-1", STARTED_NS, 15)))
+        await made.until(lambda: made.services.waiting)
+        await made.log(log(entry("id-1", STARTED_NS, 15, body_bytes=2_010)))
         assert made.endings == [Ending.CLIENT]
         assert any(isinstance(message, ReadsDropped) for message in made.client.messages)
 
     run(check, tmp_path)
 
 
-def test_a_connection_that_breaks_leaves_an_incomplete_record(tmp_path: Path) -> None:
+@pytest.mark.parametrize("passed_on", [0, 2_000])
+def test_a_call_that_is_cancelled_lacks_what_the_log_has_more(passed_on: int, tmp_path: Path) -> None:
+    """Envoy cancels the call of a broken stream; and the connection may break."""
+
     async def check(made: Rig) -> None:
         await made.report(REQUEST, STREAM, PIECE, cancels=True)
-        await made.until(lambda: made.client.dropped)
-        made.services.close()
-        assert made.endings == [Ending.CUT]
+        await made.until(lambda: made.services.waiting)
+        await made.log(log(entry("id-1", STARTED_NS, 15, body_bytes=passed_on)))
+        assert made.endings == [Ending.CLIENT]
+        assert made.client.dropped == ({DropReason.NOT_REPORTED: 1} if passed_on else {})
 
     run(check, tmp_path)
 

@@ -62,7 +62,7 @@ class EnvoyExchange:
         self._reporting = reporting
         self._seen: SeenRequest | None = None
         self._capture: ExchangeCapture | None = None
-        self._request_bytes = 0
+        self._request_bytes = self._body_bytes = 0
         self._sent_ns: int | None = None
         self._last_ns = 0
         self._whole = False
@@ -90,13 +90,12 @@ class EnvoyExchange:
         elif self._sent_ns is None:
             self._request_sent(at_ns)
 
-    def report_ended(self, at_ns: int, *, broken: bool) -> None:
-        """Notes that Envoy reports no more. `broken`: its report was cut off, so reads may be missing."""
+    def report_ended(self, at_ns: int, *, is_damaged: bool = False) -> None:
+        """Notes that Envoy reports no more. `is_damaged`: a message could not be read, so that a read is missing."""
         if self.reported_ns is None:
             self.reported_ns = at_ns
-            if broken and self._capture is not None:
-                self._release()
-                self._capture.lose_read(DropReason.NOT_REPORTED)
+            if is_damaged:
+                self._lose_read()
         if self._capture is None:
             self.captured = False
 
@@ -127,8 +126,9 @@ class EnvoyExchange:
             ended = ending_of(self.entry, whole=self._whole)
         if ended.headless:
             self._held = None
-        else:
-            self._release()
+        elif self.entry is not None and not self._whole and self._body_bytes < self.entry.body_bytes:
+            self._lose_read()  # by the log Envoy passed on more than it has reported
+        self._release()
         at_ns = self._end_ns(ended.ending)
         capture.end(at_ns, ended.ending, ended.fault, gone_ns=at_ns if ended.ending is Ending.CLIENT else None)
 
@@ -184,6 +184,7 @@ class EnvoyExchange:
     def _read(self, at_ns: int, data: bytes) -> None:
         if not data or self._capture is None:
             return
+        self._body_bytes += len(data)
         if self.head_wall_ns is None:  # without its head, nothing tells what it is
             self._capture.lose_read(DropReason.NOT_REPORTED)
         elif self._held is None:
@@ -200,6 +201,11 @@ class EnvoyExchange:
         self._held_bytes += size
         if self._held_bytes > MAX_HELD:
             self._release()
+
+    def _lose_read(self) -> None:
+        if self._capture is not None:
+            self._release()
+            self._capture.lose_read(DropReason.NOT_REPORTED)
 
     def _release(self) -> None:
         held, self._held = self._held, None

@@ -37,6 +37,11 @@ class Joining:
         """The number of open exchanges."""
         return len(self._open)
 
+    @property
+    def waiting(self) -> int:
+        """The number of exchanges that are late after some time."""
+        return len(self._late_ns)
+
     def begin(self, exchange: EnvoyExchange, now_ns: int) -> None:
         """Adds an exchange whose request's head has been read."""
         self._open.add(exchange)

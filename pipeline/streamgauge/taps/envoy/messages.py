@@ -61,7 +61,8 @@ class LogEntry(NamedTuple):
 
     `started_ns`: UTC. The durations (ns) are since then: when the upstream's first and last byte came, and when the request
     ended; None: it did not happen. `flags`: the numbers of the fields of ResponseFlags that are set. `details`:
-    `response_code_details`; `failure`: `upstream_transport_failure_reason`.
+    `response_code_details`; `failure`: `upstream_transport_failure_reason`. `body_bytes`: of the response, as
+    Envoy passed them on.
     """
 
     request_id: str
@@ -72,6 +73,7 @@ class LogEntry(NamedTuple):
     flags: frozenset[int]
     details: str
     failure: str
+    body_bytes: int = 0
 
 
 def processing_of(data: bytes) -> Processing | None:
@@ -142,6 +144,7 @@ def log_entry_of(data: bytes) -> LogEntry | None:
         flags,
         _text(_last(response, 6)),
         failure,
+        next((value for number, value in fields(response) if number == 3 and isinstance(value, int)), 0),
     )
 
 

@@ -35,9 +35,6 @@ BUSY_SHARE = 0.95
 LATE_S = 1.0
 # Interval at which late exchanges are ended, and the event loop is measured (seconds).
 TICK_S = 1.0
-# A read of a call that was cancelled, or had too large a message, gives EOF, as one that ended. gRPC cancels the handler
-# right after that (seconds).
-CANCEL_LAG_S = 0.1
 # The largest entry of the access log that is passed to a sibling (bytes).
 _MAX_DATAGRAM = 64 * 1024
 
@@ -70,6 +67,11 @@ class EnvoyServices:
         """The number of open exchanges."""
         return self._joining.open
 
+    @property
+    def waiting(self) -> int:
+        """The number of exchanges that wait for the rest of what they need: their entry, or the end of Envoy's report."""
+        return self._joining.waiting
+
     def handlers(self) -> tuple[Any, ...]:
         """The handlers for a server of grpc.aio. Messages are passed as bytes."""
         process = grpc.stream_stream_rpc_method_handler(self._process)
@@ -93,16 +95,16 @@ class EnvoyServices:
         if (reason := self._why_refused()) is not None:
             self._reporting.client.count_response(exchange.upstream, reason)
             return
-        whole = False
+        is_damaged = False
         try:
-            whole = await self._read(exchange, context)
-        finally:  # also if the call was cancelled: the connection has ended
+            is_damaged = not await self._read(exchange, context)
+        finally:  # also if the handler was cancelled with its call
             now_ns = time.monotonic_ns()
-            exchange.report_ended(now_ns, broken=not whole)
+            exchange.report_ended(now_ns, is_damaged=is_damaged)
             self._joining.update(exchange, now_ns)
 
     async def _read(self, exchange: EnvoyExchange, context: Any) -> bool:
-        """Reads Envoy's report as far as it is needed. Returns whether it was whole so far."""
+        """Reads Envoy's report as far as it is needed. Returns False if a message of it cannot be read."""
         while (data := await context.read()) is not grpc.aio.EOF:
             at_ns, wall_ns = time.monotonic_ns(), time.time_ns()
             try:
@@ -121,8 +123,7 @@ class EnvoyServices:
                 return True
             if not exchange.captured or exchange.reported_ns is not None:
                 return True
-        await asyncio.sleep(CANCEL_LAG_S)
-        return True
+        return True  # or the call was cancelled: Envoy does that after broken streams, and if the connection breaks
 
     def _receive(self, exchange: EnvoyExchange, at_ns: int, wall_ns: int, message: Any) -> None:
         had_begun = exchange.begun
