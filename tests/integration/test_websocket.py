@@ -1,14 +1,27 @@
 """Responses over WebSocket through `up`: the openai client sees what the server sends, and each response has its record."""
 
 import json
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from http import HTTPStatus
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
 import pytest
 from openai import OpenAI
+from openai.resources.responses.responses import ResponsesConnection
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.http11 import Request, Response
 from websockets.sync.server import ServerConnection
 
-from tests.running import start_up
+from tests.integration.test_up import child_of
+from tests.running import PATIENCE_S, Running, start_up, wait_for
 from tests.websockets import asked, events, send, websocket_server
 
 pytestmark = [
@@ -23,22 +36,169 @@ def client_of(url: str) -> OpenAI:
     return OpenAI(base_url=f"{url}/one/v1", api_key=KEY, max_retries=0)
 
 
-def test_two_responses_of_one_connection_have_a_record_each(tmp_path: Path) -> None:
+def without_close(connection: ServerConnection) -> None:
+    """Ends the connection without a close frame (1006)."""
+    connection.socket.shutdown(socket.SHUT_RDWR)
+
+
+def kept_in(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+def balance(up: Running) -> tuple[float, float]:
+    """Responses seen, and those without a record."""
+    page = up.metrics()
+    totals = [
+        sum(value for series, value in page.items() if series.startswith(f"streamgauge_tap_responses_{name}_total{{"))
+        for name in ("seen", "not_captured")
+    ]
+    return totals[0], totals[1]
+
+
+def test_the_client_gets_each_event_and_each_response_has_a_record(tmp_path: Path) -> None:
+    """Two after one another, a warm-up, two lanes, and one that is steered; nothing of text or key is stored."""
+    canary = "Canary7391"
+    lanes = [events(3, canary, lane="a"), events(4, canary, " b", lane="b")]
+    mixed = [event for pair in zip_longest(*lanes) for event in pair if event is not None]
+    steered = events(5, ends="incomplete", incomplete_details={"reason": "steered"})
+    script = [
+        (1, events(1, canary)),
+        (1, events(2, canary, canary)),
+        (1, [events(9)[0], events(9)[-1]]),
+        (2, mixed),
+        (2, [*steered[:5], {"type": "response.steer.accepted", "previous_response_id": "resp_5", "sequence_number": 9},
+             *steered[5:], *events(6, canary, previous_response_id="resp_5")]),
+    ]  # fmt: skip
+
+    def serve(connection: ServerConnection) -> None:
+        for awaited, answered in script:
+            for _ in range(awaited):
+                asked(connection)
+            send(connection, *answered)
+
+    got: list[dict[str, Any]] = []
+    expected = [event for _, answered in script for event in answered]
+
+    def read(connection: ResponsesConnection, count: int) -> None:
+        got.extend(json.loads(connection.recv_bytes()) for _ in range(count))
+
+    with websocket_server(serve) as url, start_up({"one": url}, tmp_path / "data") as up:
+        with client_of(up.url).responses.connect() as connection:
+            create = partial(connection.response.create, model="gpt-5.6", input=canary)
+            create()
+            read(connection, len(script[0][1]))
+            create(max_output_tokens=30)
+            read(connection, len(script[1][1]))
+            connection.send({"type": "response.create", "model": "gpt-5.6", "generate": False})
+            read(connection, 2)
+            create(stream_id="a")
+            create(stream_id="b")
+            read(connection, len(mixed))
+            create()
+            connection.response.steer(input=canary, previous_response_id="resp_5")
+            read(connection, len(script[4][1]))
+        records = up.wait_for_records(6)
+        up.settled()
+        assert balance(up) == (6, 0)
+        kept = kept_in(up.data_dir)
+        log = up.log
+    assert got == expected
+    by_id = {record["response_id"]: record for record in records}
+    assert sorted(by_id) == [f"resp_{number}" for number in range(1, 7)]
+    assert {record["outcome"] for record in records} == {"completed"}
+    assert {record["usage"]["output_tokens"] for record in records} == {7}
+    assert by_id["resp_2"]["request"]["max_tokens"] == 30
+    assert by_id["resp_5"]["finish_reason_raw"] == "steered"
+    assert [by_id[f"resp_{number}"]["request_model"] for number in (5, 6)] == ["gpt-5.6", None]
+    assert len({record["credential_id"] for record in records}) == 1
+    for secret in (canary, KEY):
+        assert secret.encode() not in kept and secret not in log
+
+
+@pytest.mark.parametrize(
+    ("end", "outcome", "code"),
+    [
+        (lambda connection: connection.close(1012), "stream_error", "1012"),
+        (lambda connection: connection.close(1011), "stream_error", "1011"),
+        (without_close, "upstream_reset", "closed"),
+    ],
+    ids=["1012", "1011", "1006"],
+)
+def test_a_client_that_reconnects_after_a_close_has_a_record_of_both_attempts(
+    tmp_path: Path, end: Callable[[ServerConnection], None], outcome: str, code: str
+) -> None:
+    attempts: list[int] = []
+
+    def serve(connection: ServerConnection) -> None:
+        asked(connection)
+        attempts.append(1)
+        if len(attempts) == 1:
+            send(connection, *events(1)[:5])
+            end(connection)
+        else:
+            send(connection, *events(2))
+
+    with websocket_server(serve) as url, start_up({"one": url}, tmp_path / "data") as up:
+        for _ in range(2):
+            with suppress(ConnectionClosed), client_of(up.url).responses.connect() as connection:
+                connection.response.create(model="gpt-5.6", input="a")
+                while json.loads(connection.recv_bytes())["type"] != "response.completed":
+                    pass
+        found = up.wait_for_records(2)
+        assert balance(up) == (2, 0)
+    assert [record["outcome"] for record in found] == [outcome, "completed"]
+    assert found[0]["error"]["code"] == code
+    assert found[0]["counts"]["token_events"] > 0
+
+
+def test_what_an_upstream_refuses_is_seen_by_the_client_and_recorded(tmp_path: Path) -> None:
+    """A 401 has a record. A 426 has none: the client falls back to HTTP."""
+    status = [401, 426]
+
+    def refuse(connection: ServerConnection, request: Request) -> Response:
+        return connection.respond(
+            HTTPStatus(status.pop(0)), '{"error":{"type":"invalid_request_error","code":"bad_key"}}'
+        )
+
+    with (
+        websocket_server(lambda _: None, process_request=refuse) as url,
+        start_up({"one": url}, tmp_path / "data") as up,
+    ):
+        for expected in (401, 426):
+            with pytest.raises(InvalidStatus) as refused, client_of(up.url).responses.connect():
+                pass
+            assert refused.value.response.status_code == expected
+        (record,) = up.wait_for_records(1)
+        wait_for(lambda: balance(up) == (2, 1), "balance")
+    assert (record["outcome"], record["status_code"], record["endpoint"]) == ("http_error", 401, "/responses")
+
+
+def test_a_collector_that_is_killed_costs_no_byte_of_a_websocket(tmp_path: Path) -> None:
+    goes_on = threading.Event()
+
     def serve(connection: ServerConnection) -> None:
         for number in (1, 2):
-            assert asked(connection)["type"] == "response.create"
-            send(connection, *events(number, "Seine", " Rhine"))
+            asked(connection)
+            send(connection, *events(number)[:4])
+            goes_on.wait(PATIENCE_S)
+            send(connection, *events(number)[4:])
 
     got: list[dict[str, Any]] = []
     with websocket_server(serve) as url, start_up({"one": url}, tmp_path / "data") as up:
         with client_of(up.url).responses.connect() as connection:
-            for _ in range(2):
-                connection.response.create(model="gpt-5.6", input="Name rivers.", max_output_tokens=30)
-                for event in connection:
-                    got.append(json.loads(event.to_json()))
-                    if event.type == "response.completed":
-                        break
-        records = up.wait_for_records(2)
-    assert got == [*events(1, "Seine", " Rhine"), *events(2, "Seine", " Rhine")]
-    print(json.dumps(records[0], indent=1))
-    assert [record["outcome"] for record in records] == ["completed"] * 2
+            connection.response.create(model="gpt-5.6", input="a")
+            got += [json.loads(connection.recv_bytes()) for _ in range(4)]
+            wait_for(lambda: up.reads()["seen"] > 0, "reads")
+            os.kill(child_of(up, "streamgauge.cli.collector"), signal.SIGKILL)
+            goes_on.set()
+            got += [json.loads(connection.recv_bytes()) for _ in range(len(events(1)) - 4)]
+            wait_for(lambda: "collector" in up.log, "a line in the log")
+            connection.response.create(model="gpt-5.6", input="b")
+            got += [json.loads(connection.recv_bytes()) for _ in events(2)]
+        with client_of(up.url).responses.connect() as connection:
+            connection.response.create(model="gpt-5.6", input="c")
+            got += [json.loads(connection.recv_bytes()) for _ in events(1)]
+        records = up.wait_for_records(1)
+        wait_for(lambda: balance(up)[1] == 1, "a connection that is gone")
+    assert got == [*events(1), *events(2), *events(1)]
+    assert records[-1]["outcome"] == "completed"
