@@ -140,6 +140,7 @@ FLOORS: dict[str, Callable[[bytes], object]] = {
     "openai-chat": msgspec.json.Decoder(_Chat).decode,
     "openai-completions": msgspec.json.Decoder(_Chat).decode,
     "openai-responses": msgspec.json.Decoder(_Typed).decode,
+    "openai-realtime": msgspec.json.Decoder(_Typed).decode,
     "anthropic-messages": msgspec.json.Decoder(_Typed).decode,
     "anthropic-completions": msgspec.json.Decoder(_Completion).decode,
     "gemini": msgspec.json.Decoder(_Gemini).decode,

@@ -96,6 +96,18 @@ def _responses(texts: list[str]) -> list[bytes]:
     return [*begin, added, *deltas, last]
 
 
+def _realtime(texts: list[str]) -> list[bytes]:
+    def event(kind: str, number: int, **members: object) -> bytes:
+        return _event({"type": f"response.{kind}", "event_id": f"event_{number:08}", **members})
+
+    response = {"object": "realtime.response", "id": "resp_68a0c2d6", "status": "in_progress", "output": []}
+    usage = {"input_tokens": 12, "output_tokens": len(texts), "total_tokens": 12 + len(texts)}
+    place = {"response_id": "resp_68a0c2d6", "item_id": "item_1", "output_index": 0, "content_index": 0}
+    deltas = [event("output_text.delta", number, **place, delta=text) for number, text in enumerate(texts, 1)]
+    last = event("done", len(texts) + 1, response={**response, "status": "completed", "usage": usage})
+    return [event("created", 0, response=response), *deltas, last]
+
+
 def _anthropic(texts: list[str]) -> list[bytes]:
     def event(kind: str, **members: object) -> bytes:
         return _event({"type": kind, **members}, kind)
@@ -281,6 +293,7 @@ _MAKERS: dict[str, tuple[str, Callable[[list[str]], list[bytes]], tuple[bytes, .
     "openai-chat": ("/chat/completions", _chat, (b"9xKq2",)),
     "openai-completions": ("/completions", _completions, (b"7iA",)),
     "openai-responses": ("/responses", _responses, (b"68a0c2d7f2b48191a7d0", b"68a0c2d6")),
+    "openai-realtime": ("/realtime", _realtime, (b"68a0c2d6",)),
     "anthropic-messages": ("/messages", _anthropic, (b"01Xq",)),
     "anthropic-completions": ("", _anthropic_completions, (b"01a",)),
     "gemini": (":streamGenerateContent", _gemini, (b"a1b2",)),

@@ -423,6 +423,11 @@ _TEXT_ALONE = {"tools": "it knows no tools", "reasoning": "it has text and nothi
 NOT_OWED: dict[str, dict[str, str]] = {
     "openai-completions": _TEXT_ALONE,
     "openai-responses": _NO_CHOICES,
+    "openai-realtime": {
+        **_NO_CHOICES,
+        "reasoning": "no event carries any",
+        "error-after-finish": "the connection goes on: later errors are not of the response",
+    },
     "anthropic-messages": _NO_CHOICES,
     "gemini-interactions": _NO_CHOICES,
     "cohere-v2": _NO_CHOICES,

@@ -198,6 +198,17 @@ EVENTS = {
         usage.prompt_tokens.# usage.prompt_tokens_details.cache_creation_input_tokens.#
         usage.prompt_tokens_details.cached_tokens.# usage.total_tokens.#
     """,
+    "openai-realtime": """
+        content_index.# event_id.' item.call_id.' item.content.[].type.' item.id.' item.name.' item.role.'
+        item.status.' item.type.' item_id.' output_index.# part.type.' response.id.' response.object.'
+        response.status.' response.status_details.error.code.' response.status_details.error.type.'
+        response.status_details.reason.' response.status_details.type.'
+        response.usage.input_token_details.audio_tokens.# response.usage.input_token_details.cached_tokens.#
+        response.usage.input_token_details.image_tokens.# response.usage.input_token_details.text_tokens.#
+        response.usage.input_tokens.# response.usage.output_token_details.audio_tokens.#
+        response.usage.output_token_details.text_tokens.# response.usage.output_tokens.#
+        response.usage.total_tokens.# response_id.' type.'
+    """,
     "openai-responses": """
         base_resp.status_code.# content_index.# error.code.' error.type.' item.call_id.' item.content.[].type.'
         item.id.' item.name.' item.role.' item.status.' item.summary.[].type.' item.type.' item_id.' output_index.#

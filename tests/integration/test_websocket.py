@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
@@ -202,3 +203,51 @@ def test_a_collector_that_is_killed_costs_no_byte_of_a_websocket(tmp_path: Path)
         wait_for(lambda: balance(up)[1] == 1, "a connection that is gone")
     assert got == [*events(1), *events(2), *events(1)]
     assert records[-1]["outcome"] == "completed"
+
+
+def test_a_realtime_session_of_the_openai_client(tmp_path: Path) -> None:
+    """Audio: its usage, and the time to its first delta. The session's own events have no record."""
+    usage = {
+        "input_tokens": 20,
+        "output_tokens": 9,
+        "total_tokens": 29,
+        "input_token_details": {"text_tokens": 5, "audio_tokens": 15, "cached_tokens": 4},
+        "output_token_details": {"text_tokens": 2, "audio_tokens": 7},
+    }
+    of_realtime = {"object": "realtime.response", "id": "resp_1", "status": "in_progress", "output": []}
+    place = {"response_id": "resp_1", "item_id": "item_1", "output_index": 0, "content_index": 0}
+    answered: list[dict[str, Any]] = [
+        {"type": "response.created", "event_id": "e2", "response": of_realtime},
+        {"type": "response.output_audio.delta", "event_id": "e3", **place, "delta": "aGk="},
+        {"type": "response.done", "event_id": "e4", "response": {**of_realtime, "status": "completed", "usage": usage}},
+    ]
+    began: dict[str, Any] = {
+        "type": "session.created",
+        "event_id": "e1",
+        "session": {"type": "realtime", "model": "gpt-realtime-2"},
+    }
+
+    def serve(connection: ServerConnection) -> None:
+        send(connection, began)
+        assert asked(connection)["type"] == "response.create"
+        send(connection, answered[0])
+        time.sleep(0.2)
+        send(connection, *answered[1:])
+        asked(connection)
+
+    with websocket_server(serve) as url, start_up({"one": url}, tmp_path / "data") as up:
+        with client_of(up.url).realtime.connect(model="gpt-realtime-2") as connection:
+            got = [json.loads(connection.recv_bytes())]
+            connection.response.create()
+            got += [json.loads(connection.recv_bytes()) for _ in answered]
+        (record,) = up.wait_for_records(1)
+        up.settled()
+        assert balance(up) == (1, 0)
+    assert got == [began, *answered]
+    assert (record["dialect"], record["outcome"], record["request_model"]) == (
+        "openai-realtime",
+        "completed",
+        "gpt-realtime-2",
+    )
+    assert record["usage"]["audio_output_tokens"] == 7
+    assert 0.15 < record["timing"]["first_token_s"] < 5

@@ -498,3 +498,100 @@ def test_what_the_answer_of_the_handshake_says_of_its_moment_is_of_the_first_res
 
 def test_there_are_vectors_enough() -> None:
     assert len(of_responses()) >= 40
+
+
+# --- Realtime --------------------------------------------------------------------------------------------------------------
+
+
+def realtime(number: int, *deltas: str, status: str = "completed", **details: Any) -> list[dict[str, Any]]:
+    """The events of one response of the Realtime API, with these deltas of audio."""
+    response = {"object": "realtime.response", "id": f"resp_{number}", "status": "in_progress", "output": []}
+    place = {"response_id": f"resp_{number}", "item_id": "item_1", "output_index": 0, "content_index": 0}
+    usage = {
+        "input_tokens": 20,
+        "output_tokens": 9,
+        "total_tokens": 29,
+        "input_token_details": {"text_tokens": 5, "audio_tokens": 15, "cached_tokens": 4},
+        "output_token_details": {"text_tokens": 2, "audio_tokens": 7},
+    }
+    listed: list[dict[str, Any]] = [
+        {"type": "response.created", "response": response},
+        *[{"type": "response.output_audio.delta", **place, "delta": delta} for delta in deltas or ("aGk=", "aG8=")],
+        {
+            "type": "response.done",
+            "response": {**response, "status": status, "usage": usage, "status_details": details or None},
+        },
+    ]
+    return [{**event, "event_id": f"event_{number}_{place}"} for place, event in enumerate(listed)]
+
+
+SESSION = {"type": "session.created", "event_id": "event_0", "session": {"object": "realtime.session", "model": "m"}}
+ASK = {"type": "response.create", "event_id": "ask_1", "response": {"max_output_tokens": 40, "instructions": "x"}}
+
+
+def session_of_realtime() -> Script:
+    return Script(target="/v1/realtime?model=gpt-realtime-2").server(SESSION)
+
+
+def test_a_realtime_response_has_its_usage_and_the_time_to_its_first_audio() -> None:
+    script = session_of_realtime().client(ASK).server(*realtime(1))
+    script.server({"type": "rate_limits.updated", "event_id": "e", "rate_limits": []})
+    (record,) = records(script.ends(Ending.CLIENT))
+    assert (record["dialect"], record["endpoint"], record["outcome"]) == ("openai-realtime", "/realtime", "completed")
+    assert (record["request_model"], record["request"]["max_tokens"]) == ("gpt-realtime-2", 40)
+    assert (record["timing"]["first_token_s"], record["timing"]["last_token_s"]) == (0.02, 0.03)
+    usage = record["usage"]
+    assert (usage["input_tokens"], usage["audio_input_tokens"], usage["input_cached_tokens"]) == (20, 15, 4)
+    assert (usage["output_tokens"], usage["audio_output_tokens"], usage["source"]) == (9, 7, "final")
+
+
+def test_a_realtime_response_that_nobody_asked_for_counts_from_the_end_of_speech() -> None:
+    script = session_of_realtime().client({"type": "input_audio_buffer.append", "audio": "aGk="})
+    script.server(
+        {"type": "input_audio_buffer.speech_stopped", "event_id": "e1"}, {"type": "input_audio_buffer.committed"}
+    )
+    script.server(*realtime(1), *realtime(2))
+    first, second = records(script.ends(Ending.CLIENT))
+    assert first["timing"]["first_token_s"] == pytest.approx(0.03)
+    assert second["timing"]["first_token_s"] == pytest.approx(0.01)
+    assert first["request_model"] == "gpt-realtime-2"
+    assert first["timing"]["request_sent_s"] is None
+
+
+def test_realtime_responses_run_side_by_side() -> None:
+    """One of the conversation and one outside of it: an event names its response."""
+    script = session_of_realtime().client(ASK, {**ASK, "event_id": "ask_2"})
+    script.server(*[event for pair in zip(realtime(1), realtime(2), strict=True) for event in pair])
+    found = records(script.ends(Ending.CLIENT))
+    assert outcomes(found) == [("completed", "resp_1"), ("completed", "resp_2")]
+    assert [record["counts"]["token_events"] for record in found] == [2, 2]
+
+
+def test_a_realtime_response_that_is_interrupted_is_completed_with_its_reason() -> None:
+    script = session_of_realtime().client(ASK).server(*realtime(1, status="cancelled", reason="turn_detected"))
+    (record,) = records(script.ends(Ending.CLIENT))
+    assert (record["outcome"], record["error"]) == ("completed", None)
+    assert (record["finish_reason"], record["finish_reason_raw"]) == (None, "turn_detected")
+    assert record["usage"]["output_tokens"] == 9
+
+
+def test_an_error_of_realtime_is_of_the_request_that_it_names() -> None:
+    facts = {"type": "invalid_request_error", "code": "invalid_value", "message": "no"}
+    error = {"type": "error", "event_id": "e", "error": {**facts, "event_id": "ask_2"}}
+    other = {"type": "error", "event_id": "e", "error": {**facts, "event_id": "another"}}
+    script = session_of_realtime().client(ASK, {**ASK, "event_id": "ask_2"}).server(other, error, *realtime(1))
+    found = records(script.ends(Ending.CLIENT))
+    assert [record["outcome"] for record in found] == ["completed", "stream_error"]
+    assert found[1]["error"]["code"] == "invalid_value"
+
+
+def test_no_audio_and_no_transcript_is_kept() -> None:
+    canary = "Canary7391"
+    script = session_of_realtime().client({**ASK, "response": {"instructions": canary}})
+    script.client({"type": "input_audio_buffer.append", "audio": canary})
+    answered = realtime(1, canary)
+    transcript = {**answered[1], "type": "response.output_audio_transcript.delta"}
+    script.server(answered[0], transcript, *answered[1:])
+    script.server({"type": "conversation.item.added", "item": {"content": [{"transcript": canary}]}})
+    _, segments = recorder_of(script.ends(Ending.CLIENT).messages)
+    assert len(segments) >= 1 and canary not in repr(segments)

@@ -18,6 +18,7 @@ TARGETS = {
     "openai-chat": "/v1/chat/completions",
     "openai-completions": "/v1/completions",
     "openai-responses": "/v1/responses",
+    "openai-realtime": "/v1/realtime?model=gpt-realtime-2",
     "anthropic-messages": "/v1/messages",
     "anthropic-completions": "/v1/complete",
     "gemini": "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse",

@@ -72,6 +72,7 @@ _N = _paths(
 _MAX_TOKENS = _paths(
     "max_tokens",
     "max_completion_tokens",  # OpenAI chat: https://platform.openai.com/docs/api-reference/chat/create
+    "response.max_output_tokens",  # OpenAI Realtime: types/realtime/response_create_event.py
     "max_output_tokens",  # OpenAI Responses: https://platform.openai.com/docs/api-reference/responses/create
     "generationConfig.maxOutputTokens",  # Gemini, as above
     "generation_config.max_output_tokens",  # Gemini, as above, and Interactions: https://ai.google.dev/api/interactions-api
@@ -309,7 +310,7 @@ class RequestReader:
         model = _first(body, _MODEL, _id)
         stream = _first(body, _STREAM, _bool)
         return RequestFacts(
-            model=model or (safe_id(unquote(in_path[in_path.lastindex or 0])) if in_path else None),
+            model=model or (safe_id(unquote(in_path[in_path.lastindex or 0])) if in_path else _model_in_query(query)),
             stream=_stream_in_query(query) if stream is None else stream,
             n=_first(body, _N, whole_number),
             max_tokens=_first(body, _MAX_TOKENS, whole_number),
@@ -364,6 +365,11 @@ def _bool(value: object) -> bool | None:
 def _stream_in_query(query: str) -> bool | None:
     """`stream` of the query, which requests for a stored response have."""
     return {"true": True, "false": False}.get(dict(parse_qsl(query)).get("stream", "")) if query else None
+
+
+def _model_in_query(query: str) -> str | None:
+    """`model` of the query, where OpenAI's Realtime API has it (resources/realtime/realtime.py)."""
+    return safe_id(dict(parse_qsl(query)).get("model")) if query else None
 
 
 def _id(value: object) -> str | None:

@@ -14,6 +14,7 @@ MAX_NAME = 256
 class Routed(msgspec.Struct, frozen=True):
     """What an event says about its place. `lane`: its `stream_id`; `previous`: the `previous_response_id` of the event, or of
     its response; `id`: of its response. `is_numbered`: it has a sequence number. `is_warm_up`: it asks for no output.
+    `event_id`: its own; `caused_by`: that of the client's event which an error is about.
     """
 
     type: str | None = None
@@ -22,6 +23,12 @@ class Routed(msgspec.Struct, frozen=True):
     previous: str | None = None
     is_numbered: bool = False
     is_warm_up: bool = False
+    event_id: str | None = None
+    caused_by: str | None = None
+
+
+class _Error(msgspec.Struct):
+    event_id: str | None = None
 
 
 class _Response(msgspec.Struct):
@@ -36,6 +43,9 @@ class _Event(msgspec.Struct):
     sequence_number: int | None = None
     generate: bool | None = None
     response: _Response | None = None
+    response_id: str | None = None
+    event_id: str | None = None
+    error: _Error | None = None
 
 
 _decode = msgspec.json.Decoder(_Event).decode
@@ -53,10 +63,12 @@ def routed(event: Event) -> Routed:
     return Routed(
         known.type,
         _name(known.stream_id),
-        _name(response.id),
+        _name(response.id or known.response_id),
         _name(known.previous_response_id or response.previous_response_id),
         known.sequence_number is not None,
         known.generate is False,
+        _name(known.event_id),
+        _name(known.error.event_id) if known.error is not None else None,
     )
 
 
@@ -66,14 +78,17 @@ def _of_members(members: object) -> Routed:
         return Routed()
     part = members.get("response")
     response = part if isinstance(part, dict) else {}
+    error = members.get("error")
     kind = members.get("type")
     return Routed(
         kind if isinstance(kind, str) else None,
         _name(members.get("stream_id")),
-        _name(response.get("id")),
+        _name(response.get("id")) or _name(members.get("response_id")),
         _name(members.get("previous_response_id")) or _name(response.get("previous_response_id")),
         whole_number(members.get("sequence_number")) is not None,
         members.get("generate") is False,
+        _name(members.get("event_id")),
+        _name(error.get("event_id")) if isinstance(error, dict) else None,
     )
 
 

@@ -5,9 +5,13 @@ names a lane, within which responses come one after the other, in the order of t
 successor follow a response; no request precedes it. Source: https://github.com/openai/openai-python, types/responses
 (responses_client_event.py, responses_server_event.py, response_steer_event.py).
 
-A stream's times count from the read with the last byte of the frame that asked for it: its response.create, else the first
-response.steer that names its predecessor. If neither was seen, they count from its first event. Its response is the server's
-events for it, written as server-sent events: what comes after this module knows one framing.
+In OpenAI's Realtime API (types/realtime, realtime_server_event.py) an event names its response. The client asks for one, or
+the server begins it when the user has stopped to speak.
+
+A stream's times count from the read with the last byte of what asked for it: its response.create, else the first
+response.steer that names its predecessor, else input_audio_buffer.speech_stopped. If none was seen, they count from its first
+event. Its response is the server's events for it, written as server-sent events: what comes after this module knows one
+framing.
 """
 
 from collections import deque
@@ -16,6 +20,8 @@ from typing import Protocol
 import msgspec
 
 from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.core.dialects import WEBSOCKET, endpoint_of
+from streamgauge.core.dialects.openai_realtime import OpenAIRealtime
 from streamgauge.core.formats.json_text import parse
 from streamgauge.core.formats.sse import Event, write_event
 from streamgauge.core.formats.websocket import NO_CODE, WebSocketReader
@@ -80,10 +86,10 @@ class _Response(msgspec.Struct, eq=False):
 
 
 class _Lane(msgspec.Struct, eq=False):
-    """The responses of a lane: in progress, and asked for, each with the `previous_response_id` of its request."""
+    """The responses of a lane: in progress, and asked for, each with what its request says of its place."""
 
     active: _Response | None = None
-    asked: deque[tuple[_Response, str | None]] = msgspec.field(default_factory=deque)
+    asked: deque[tuple[_Response, Routed]] = msgspec.field(default_factory=deque)
 
 
 class _Direction:
@@ -164,6 +170,8 @@ class WebSocketSession:
         ] = {}  # when a successor of a response was first asked for, by the id of the response
         self._touched: dict[_Response, None] = {}  # responses that have events of this read
         self._open = 0  # responses with a stream
+        self._is_realtime = endpoint_of(WEBSOCKET, opened.request.target) == OpenAIRealtime.endpoint
+        self._spoken_ns: int | None = None  # when the user has stopped to speak, until a response begins
         self._is_over = False
 
     def data(self, read: WebSocketData) -> None:
@@ -200,10 +208,10 @@ class WebSocketSession:
     def _client_event(self, at_ns: int, event: Event, size: int) -> None:
         sent = routed(event)
         if sent.type == "response.create":
-            lane = self._lane(sent.lane)
+            lane = self._lane(None if self._is_realtime else sent.lane)
             response = self._ask(at_ns, event, size, sent)
             if lane is not None:
-                lane.asked.append((response, sent.previous))
+                lane.asked.append((response, sent))
         elif sent.type == "response.steer" and sent.previous is not None and len(self._steered) < MAX_OPEN:
             self._steered.setdefault(sent.previous, at_ns)
 
@@ -256,12 +264,17 @@ class WebSocketSession:
             if kind in ("response.steer.failed", "response.steer.pending") and got.previous is not None:
                 self._steered.pop(got.previous, None)
         elif kind == "error":
-            self._error(at_ns, event, got)
+            if self._is_realtime:
+                self._realtime_error(at_ns, event, got)
+            else:
+                self._error(at_ns, event, got)
+        elif kind == "input_audio_buffer.speech_stopped":
+            self._spoken_ns = at_ns
         elif kind.startswith("response."):
             self._response_event(at_ns, event, got, kind)
 
     def _response_event(self, at_ns: int, event: Event, got: Routed, kind: str) -> None:
-        lane = self._lane(got.lane)
+        lane = self._lane(got.id if self._is_realtime else got.lane)
         if lane is None:
             return
         active = lane.active
@@ -279,17 +292,37 @@ class WebSocketSession:
         if kind in _TERMINALS:
             lane.active = None
             self._end(at_ns, active)
+            if self._is_realtime:
+                self._lanes.pop(got.id, None)
 
     def _next(self, at_ns: int, lane: _Lane, got: Routed, *, begins: bool) -> _Response | None:
         """The response that an event belongs to while none is in progress in its lane; None for a late event."""
+        if self._is_realtime:
+            return self._next_of_realtime(at_ns) if begins else None
         steered_ns = self._steered.get(got.previous or "")
-        is_asked = bool(lane.asked) and lane.asked[0][1] == got.previous
+        is_asked = bool(lane.asked) and lane.asked[0][1].previous == got.previous
         if steered_ns is not None and not is_asked and begins:
             del self._steered[got.previous or ""]
             return self._begin(steered_ns)
         if lane.asked:
             return lane.asked.popleft()[0]
         return self._begin(at_ns) if begins else None
+
+    def _next_of_realtime(self, at_ns: int) -> _Response:
+        """The response that begins: the one that was asked for first, else one that the server begins by itself."""
+        spoken_ns, self._spoken_ns = self._spoken_ns, None
+        asked = self._lanes[None].asked if None in self._lanes else None
+        return asked.popleft()[0] if asked else self._begin(at_ns if spoken_ns is None else spoken_ns)
+
+    def _realtime_error(self, at_ns: int, event: Event, got: Routed) -> None:
+        """Process an error of the Realtime API: of the request that it names. Any other leaves all responses as they are."""
+        asked = self._lanes[None].asked if None in self._lanes else deque[tuple[_Response, Routed]]()
+        for place, (refused, sent) in enumerate(asked):
+            if got.caused_by is not None and sent.event_id == got.caused_by:
+                del asked[place]
+                self._add(refused, event)
+                self._end(at_ns, refused)
+                return
 
     def _error(self, at_ns: int, event: Event, got: Routed) -> None:
         """Process an error: of the response in progress if the error has its sequence number, or if no request waits; else of
@@ -395,7 +428,9 @@ class WebSocketSession:
 
 
 _BEGINNINGS = frozenset(("response.created", "response.queued", "response.in_progress"))
-_TERMINALS = frozenset(("response.completed", "response.incomplete", "response.failed", "response.cancelled"))
+_TERMINALS = frozenset(
+    ("response.completed", "response.incomplete", "response.failed", "response.cancelled", "response.done")
+)
 
 
 def _without_close(reported: ExchangeEnding) -> ExchangeEnding:

@@ -24,27 +24,6 @@ def event_of(value: dict[str, Any], named: bool) -> bytes:
     return (f"event: {name}\n" if named else "").encode() + f"data: {json.dumps(value)}\n\n".encode()
 
 
-REALTIME: tuple[dict[str, Any], ...] = (
-    {
-        "type": "response.created",
-        "event_id": "event_3",
-        "response": {"object": "realtime.response", "id": "resp_1", "status": "in_progress", "output": []},
-    },
-    {"type": "response.output_text.delta", "event_id": "event_4", "response_id": "resp_1", "delta": "Hi"},
-    {"type": "response.output_audio.delta", "event_id": "event_5", "response_id": "resp_1", "delta": "aGk="},
-    {
-        "type": "response.done",
-        "event_id": "event_6",
-        "response": {
-            "object": "realtime.response",
-            "id": "resp_1",
-            "status": "completed",
-            "output": [{"type": "message", "content": [{"type": "output_text", "text": "Hi"}]}],
-            "usage": {"input_tokens": 4, "output_tokens": 2, "total_tokens": 6},
-        },
-    },
-)
-
 STREAMS = {
     # Model Context Protocol, streamable HTTP: https://modelcontextprotocol.io/specification, transports
     "mcp": stream({"jsonrpc": "2.0", "id": 1, "result": {"content": [{"type": "text", "text": "7"}]}}),
@@ -79,19 +58,12 @@ STREAMS = {
     "gemini-live-call": stream(
         {"toolCall": {"functionCalls": [{"name": "f", "args": {}}]}, "usageMetadata": {}}, named=False
     ),
-    # OpenAI's Realtime API: https://github.com/openai/openai-python, types/realtime. Many types are also those of Responses.
-    "realtime": stream(
+    # A session of OpenAI's Realtime API: https://github.com/openai/openai-python, types/realtime. Its responses are read.
+    "realtime-session": stream(
         {"type": "session.created", "event_id": "event_1", "session": {"object": "realtime.session", "model": "m"}},
         {"type": "conversation.item.added", "event_id": "event_2", "item": {"id": "item_1", "type": "message"}},
-        *REALTIME,
         {"type": "rate_limits.updated", "event_id": "event_9", "rate_limits": []},
-    ),
-    "realtime-response": stream(*REALTIME, named=False),
-    "realtime-without-ids": stream(
-        {"type": "session.created", "session": {"object": "realtime.session"}},
-        {"type": "response.text.delta", "response_id": "resp_1", "delta": "Hi"},
-        {"type": "response.output_audio_transcript.delta", "response_id": "resp_1", "delta": "Hi"},
-        {"type": "response.done", "response": {"id": "resp_1", "status": "completed", "output": []}},
+        named=False,
     ),
     "ticker": stream({"price": 7, "delta": 1}, {"price": 8}, named=False),
     "texts": b"data: hello\n\ndata: world\n\n",

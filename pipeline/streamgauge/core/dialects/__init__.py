@@ -5,7 +5,7 @@ deltas.py     declarations of plain deltas; typed_deltas.py: their types
 
 A module for each format:
 
-openai_chat.py openai_completions.py openai_responses.py   OpenAI's formats; openai_usage.py: their usage
+openai_chat.py openai_completions.py openai_responses.py openai_realtime.py   OpenAI's formats; openai_usage.py: their usage
 openai_chat_tables.py   how servers of OpenAI chat differ
 anthropic_messages.py anthropic_completions.py   Anthropic's
 gemini.py gemini_interactions.py   Google's
@@ -41,6 +41,7 @@ from streamgauge.core.dialects.llama_cpp_native import LlamaCppNative
 from streamgauge.core.dialects.ollama import Ollama
 from streamgauge.core.dialects.openai_chat import OpenAIChat
 from streamgauge.core.dialects.openai_completions import OpenAICompletions
+from streamgauge.core.dialects.openai_realtime import OpenAIRealtime
 from streamgauge.core.dialects.openai_responses import OpenAIResponses
 from streamgauge.core.dialects.replicate import Replicate
 from streamgauge.core.dialects.sourcegraph import Sourcegraph
@@ -73,6 +74,7 @@ DIALECTS: tuple[Dialect, ...] = (
     DashScope(),
     WorkersAI(),
     Triton(),
+    OpenAIRealtime(),
 )
 
 BY_NAME: dict[str, Dialect] = {dialect.name: dialect for dialect in DIALECTS}
@@ -105,6 +107,7 @@ _ENDPOINTS: tuple[tuple[re.Pattern[str], str, frozenset[str]], ...] = tuple(
         (r"/completions", "/completions", "POST"),
         (r"/completion", "/completion", "POST"),
         (r"/responses", "/responses", "POST WEBSOCKET"),
+        (r"/realtime", "/realtime", "WEBSOCKET"),
         (r"/responses/[^/]+", "/responses/{id}", "GET"),
         (r"/messages", "/messages", "POST GET"),
         (r":generateContent", ":generateContent", "POST"),
@@ -185,7 +188,7 @@ def recognised(event: str, data: object, known: Dialect | None = None) -> Dialec
 
 
 def is_foreign(data: object) -> bool:
-    """Whether an event shows that its stream does not come from an LLM, or is one of a realtime API, which is not read."""
+    """Whether an event shows that its stream does not come from an LLM, or is one of a session of a realtime API."""
     if not isinstance(data, dict):
         return False
     return (

@@ -68,7 +68,7 @@ _SERVERS_TOOLS = {
     "x_thread_fetch",
     "x_user_search",
 }
-_KEEP_RESPONSE: dict[str, Spec] = {
+KEEP_RESPONSE: dict[str, Spec] = {
     "id": Kind.ID,
     "object": Kind.CODE,
     "created_at": Kind.NUMBER,
@@ -100,7 +100,7 @@ KEEP: dict[str, Spec] = {
     "command": Kind.TEXT,
     "transcript": Kind.TEXT,
     "partial_image_b64": Kind.TEXT,
-    "response": _KEEP_RESPONSE,
+    "response": KEEP_RESPONSE,
     "usage": KEEP_USAGE,  # after [DONE]
 }
 
@@ -186,9 +186,9 @@ class OpenAIResponses(DialectDefaults):
 
     name = "openai-responses"
     endpoint = "/responses"
-    paths = ("/responses", "/responses/{id}")
+    paths: tuple[str, ...] = ("/responses", "/responses/{id}")
     keep = KEEP
-    keep_body = _KEEP_RESPONSE
+    keep_body = KEEP_RESPONSE
     code_events = frozenset(f"{code}.done" for code in _CODE)
     deltas = _DELTAS
     usage = USAGE
@@ -226,7 +226,7 @@ class OpenAIResponses(DialectDefaults):
         elif kind in _TERMINALS:
             whole = response if isinstance(response, dict) else {}
             _read_output(_parts_of(whole.get("output")), sink)
-            _read_terminal(_status(kind, response), whole, sink)
+            read_terminal(_status(kind, response), whole, sink)
         elif isinstance(response, dict):
             sink.usage(_usage_of(response))
 
@@ -249,7 +249,7 @@ class OpenAIResponses(DialectDefaults):
             _read_item(index, item, sink)
             _read_content(item, sink)
         status = data.get("status")
-        _read_terminal((safe_code(status) if isinstance(status, str) else None) or "completed", data, sink)
+        read_terminal((safe_code(status) if isinstance(status, str) else None) or "completed", data, sink)
 
     def usage_after_done(self, data: Data) -> object:
         """The usage of a response that came again, or one without a response."""
@@ -346,7 +346,8 @@ def _read_item(index: int, item: object, sink: Sink, finished: bool = False) -> 
         sink.arguments(0, index, arguments)
 
 
-def _read_terminal(status: str, response: Data, sink: Sink) -> None:
+def read_terminal(status: str, response: Data, sink: Sink) -> None:
+    """Reads the end of a response: its finish reason or error by its status, and its usage."""
     if status == "failed" and (facts := error_in("", {"error": response.get("error")})):
         sink.error(facts)
     details = response.get("incomplete_details")
