@@ -12,7 +12,11 @@ An event that is not a plain delta is read on its own, and masked on its own. Th
 multiples of the floor's time for the same event; `--one-by-one` measures only these. Replicate sends plain text, not JSON:
 its floor splits and decodes UTF-8, so a multiple of it is the least meaningful.
 
-    python -m bench.core [--one-by-one] [--streams N] [--deltas N] [--rounds N] [--open N] [--document FILE] [DIALECT...]
+The framings beside server-sent events are measured where they are read: in the recorder, from the body's bytes to masked
+canonical events, with a read for each event and 40 reads a call. `--framings` measures only these.
+
+    python -m bench.core [--one-by-one | --framings] [--streams N] [--deltas N] [--rounds N] [--open N] [--document FILE]
+        [DIALECT...]
 """
 
 import argparse
@@ -29,19 +33,26 @@ import msgspec
 
 from bench.document import replace_section, table
 from bench.floors import FLOORS
+from bench.framings import FRAMINGS
 from bench.wires import Wire, wire
 from streamgauge.core.assembly.assembler import Assembler, bucket_of
 from streamgauge.core.assembly.stream import Stream
 from streamgauge.core.capture.segments import Bundle, Ending, Head, Opening, Read, Segment, StreamEnding
 from streamgauge.core.dialects import BY_NAME, DIALECTS
-from streamgauge.core.formats.sse import SseDecoder, write_event
+from streamgauge.core.formats.reader import EventReader
+from streamgauge.core.formats.sse import Event, SseDecoder, write_event
 from streamgauge.core.masking.masker import Masker
+from streamgauge.recorder.budget import Budget
+from streamgauge.recorder.events import MaskedEvents
+from streamgauge.recorder.framed_events import EventContent, FramedEvents
 
 MS = 1_000_000
 INSTANCE = bytes(15) + b"\1"
 _BUNDLE = msgspec.msgpack.Decoder(Bundle)
 # The most that an open stream may take (bytes): persisted, and in process, where 10,000 of them must fit into 100 MiB.
 STATE_LIMIT = 4 * 1024
+# As the recorder reads an open stream with 40 events a second.
+READS_A_CALL = 40
 MEMORY_LIMIT = 100 * 1024 * 1024 // 10_000
 
 
@@ -185,6 +196,41 @@ def one_by_one(dialect: str, sizes: Sizes) -> tuple[float, float]:
     return statistics.median(assembled), statistics.median(masked)
 
 
+def framed(
+    dialect: str,
+    write: Callable[[list[Event]], list[bytes]],
+    make: Callable[[], EventReader],
+    sizes: Sizes,
+    *,
+    masked: bool,
+) -> tuple[float, float]:
+    """The times to read a stream of a framing, and the same events as server-sent events, in multiples of the floor's."""
+    one = wire(dialect, sizes.deltas)
+    reads = contents(one, 1, masked=False)
+    pieces = write(SseDecoder().feed(b"".join(one.events)))
+
+    def read(content: Callable[[Masker, Budget], EventContent], sent: Sequence[bytes]) -> None:
+        for _ in range(sizes.streams):
+            events = content(Masker(one.path or None, full=not masked), Budget(MEMORY_LIMIT * 1_000))
+            for at in range(0, len(sent), READS_A_CALL):
+                events.feed_each(sent[at : at + READS_A_CALL])
+            if events.events < sizes.deltas:
+                raise SystemExit(f"{events.events} events of {sizes.deltas}")
+
+    def own(masker: Masker, budget: Budget) -> EventContent:
+        return FramedEvents(masker, budget, make())
+
+    def bare() -> None:
+        floor(chain.from_iterable(repeat(reads, sizes.streams)), FLOORS[dialect])
+
+    rounds = [
+        (seconds(bare), seconds(lambda: read(own, pieces)), seconds(lambda: read(MaskedEvents, one.events)))
+        for _ in range(sizes.rounds)
+    ]
+    ours, as_sse = ([times[at] / times[0] for times in rounds] for at in (1, 2))
+    return statistics.median(ours), statistics.median(as_sse)
+
+
 def halves(one: Wire, streams: int) -> Iterator[Bundle]:
     """The first halves of masked streams, with one segment in a bundle, decoded from bytes as in a worker."""
     reads = contents(one, 1, masked=True)
@@ -246,6 +292,15 @@ def rows_one_by_one(dialects: Sequence[str], sizes: Sizes) -> Iterator[list[str]
         yield [name, *(f"{multiple:.1f}" for multiple in one_by_one(name, sizes))]
 
 
+def rows_of_framings(sizes: Sizes) -> Iterator[list[str]]:
+    """Yields the rows of the table of framings, as they are measured."""
+    yield ["framing", "dialect", "capture", "reading, of the floor's time", "the same as server-sent events"]
+    for name, dialect, write, make in FRAMINGS:
+        for capture in ("masked", "full"):
+            multiples = framed(dialect, write, make, sizes, masked=capture == "masked")
+            yield [name, dialect, capture, *(f"{multiple:.1f}" for multiple in multiples)]
+
+
 def report(lines: Sequence[Sequence[str]]) -> str:
     """Two tables: the figure and memory of each dialect, and its figures for the other shapes of streams."""
     figures = [[*row[:3], *row[-2:]] for row in lines]
@@ -260,17 +315,27 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name, value in asdict(Sizes()).items():
         parser.add_argument("--open" if name == "opened" else f"--{name}", dest=name, type=int, default=value)
     parser.add_argument("--one-by-one", action="store_true", help="measure only events that are read one by one")
+    parser.add_argument("--framings", action="store_true", help="measure only the framings beside server-sent events")
     parser.add_argument("--document", type=Path, help="write the tables into this file, between its markers")
     given = parser.parse_args(arguments)
     sizes = Sizes(given.streams, given.deltas, given.rounds, given.opened)
     dialects = given.dialects or [dialect.name for dialect in DIALECTS]
+    if not given.framings:
+        _measure_events(given.document, dialects, sizes, single_only=given.one_by_one)
     if not given.one_by_one:
-        lines = printed(rows(dialects, sizes))
+        framings = printed(rows_of_framings(sizes))
         if given.document is not None:
-            replace_section(given.document, "core", report(lines))
+            replace_section(given.document, "core framings", table(framings))
+
+
+def _measure_events(document: Path | None, dialects: Sequence[str], sizes: Sizes, *, single_only: bool) -> None:
+    if not single_only:
+        lines = printed(rows(dialects, sizes))
+        if document is not None:
+            replace_section(document, "core", report(lines))
     single = printed(rows_one_by_one(dialects, sizes))
-    if given.document is not None:
-        replace_section(given.document, "core one by one", table(single))
+    if document is not None:
+        replace_section(document, "core one by one", table(single))
 
 
 def printed(measured: Iterable[list[str]]) -> list[list[str]]:

@@ -5,6 +5,7 @@ One class serves every reader of a framing (`core/formats/reader.py`). Server-se
 """
 
 from collections.abc import Sequence
+from itertools import chain, islice
 from typing import Protocol
 
 from streamgauge.core.formats.json_lines import JsonLinesReader
@@ -69,19 +70,27 @@ class FramedEvents:
 
     def feed(self, decoded: bytes) -> bytes:
         """The events that these bytes complete, masked, as canonical SSE."""
-        events = self._reader.feed(decoded)
-        self._charge()
-        if not events:
-            return b""
-        self.events += len(events)
-        if oversized := sum([event.oversized for event in events]):
-            self.oversized += oversized
-            events = [self._masker.outline_of(event) for event in events]
-        return b"".join(map(write_event, self._masker.mask(events)))
+        return self.feed_each([decoded])[0]
 
     def feed_each(self, pieces: Sequence[bytes]) -> list[bytes]:
-        """The result of `feed` for each of several pieces."""
-        return list(map(self.feed, pieces))
+        """The result of `feed` for each of several pieces: to mask many events at once takes less time."""
+        done: list[bytes] = []
+        waiting: list[list[Event]] = []
+        for piece in pieces:
+            events = self._reader.feed(piece)
+            self._charge()
+            self.events += len(events)
+            if oversized := sum([event.oversized for event in events]):
+                self.oversized += oversized
+                done += self._masked(waiting)  # they may show the dialect, by which the ends of this event are read
+                waiting = []
+                events = [self._masker.outline_of(event) for event in events]
+            waiting.append(events)
+        return done + self._masked(waiting)
+
+    def _masked(self, of_each: Sequence[Sequence[Event]]) -> list[bytes]:
+        masked = map(write_event, self._masker.mask(list(chain.from_iterable(of_each))))
+        return [b"".join(islice(masked, len(events))) for events in of_each]
 
     def resume(self) -> None:
         """Skip to the next line."""

@@ -13,6 +13,7 @@ import base64
 import binascii
 import zlib
 from collections.abc import Mapping
+from functools import lru_cache
 from struct import error as StructError  # noqa: N812 - the library names it as a module's member
 from struct import unpack_from
 
@@ -64,6 +65,7 @@ class MessageDecoder:
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
         self.fault = False
+        self._cap = max_event_bytes
         self._held = bytearray()  # of the prelude and the headers, or of the last checksum
         self._payload = Content(max_event_bytes)
         self._lengths: tuple[int, int] | None = None  # once the prelude is whole
@@ -89,6 +91,8 @@ class MessageDecoder:
         """The messages that `data` completes."""
         messages: list[Message] = []
         at = 0
+        if not (self.fault or self._held) and self._headers is None:
+            at = self._take_whole(data, messages)
         while not self.fault and at < len(data):
             if self._headers is None:
                 at = self._take_head(data, at)
@@ -102,6 +106,21 @@ class MessageDecoder:
                 at = self._hold(data, at, _CRC_BYTES)
                 messages += self._end(self._headers) if len(self._held) == _CRC_BYTES else []
         return messages
+
+    def _take_whole(self, data: bytes, messages: list[Message]) -> int:
+        """Take the messages that `data` has whole and undamaged from its beginning; returns the position after them."""
+        at = 0
+        while (lengths := _lengths(data[at : at + PRELUDE_BYTES])) is not None:
+            begin, end = at + PRELUDE_BYTES + lengths[0], at + PRELUDE_BYTES + sum(lengths)
+            raw = data[at + PRELUDE_BYTES : begin]
+            if len(data) < end + _CRC_BYTES or lengths[1] > self._cap or lengths[0] > _MAX_KNOWN_HEADERS:
+                break
+            headers = _known_headers(raw)
+            if headers is None or zlib.crc32(data[at:end]) != unpack_from("!I", data, end)[0]:
+                break
+            messages.append(Message(headers, Event("", json_line(data[begin:end]))))
+            at = end + _CRC_BYTES
+        return at
 
     def _hold(self, data: bytes, at: int, size: int) -> int:
         """Hold bytes until there are `size`; returns the position after them."""
@@ -173,6 +192,11 @@ def _headers(raw: bytes) -> Mapping[str, str] | None:
     except (IndexError, StructError, UnicodeDecodeError):  # it ends within a header, or is no UTF-8
         return None
     return texts
+
+
+# The messages of a stream have few different headers. Longer ones than this are not kept (bytes).
+_MAX_KNOWN_HEADERS = 512
+_known_headers = lru_cache(64)(_headers)
 
 
 class AwsEventReader:

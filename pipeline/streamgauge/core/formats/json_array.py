@@ -6,7 +6,9 @@ Brackets are only counted: whether an element is JSON shows when its event is re
 
 import re
 
-from streamgauge.core.formats.reader import BLANKS, Content
+import msgspec
+
+from streamgauge.core.formats.reader import BLANKS, Content, json_line
 from streamgauge.core.formats.sse import MAX_EVENT_BYTES, Event
 
 # What matters between two strings: within an element brackets; between elements commas, too.
@@ -17,12 +19,15 @@ _IN_STRING = re.compile(rb'["\\]')
 _QUOTE = ord('"')
 _OPENING = b"[{"
 _COMMA = ord(",")
+# Raises unless the bytes are one JSON value; it makes no objects of it.
+_whole_value = msgspec.json.Decoder(msgspec.Raw).decode
 
 
 class JsonArrayReader:
     """Reads the elements of an array into events without a name: see `reader.EventReader`."""
 
     def __init__(self, max_event_bytes: int = MAX_EVENT_BYTES) -> None:
+        self._cap = max_event_bytes
         self._element = Content(max_event_bytes)
         self._depth = 0  # of open brackets; 1: between elements, or in an element without brackets
         self._in_string = self._after_backslash = False
@@ -39,6 +44,8 @@ class JsonArrayReader:
         events: list[Event] = []
         if self._over or self.fault:
             return events
+        if self._depth == 1 and self._element.is_empty and (event := self._one_element(data)) is not None:
+            return [event]
         begin = at = 0 if self._depth else self._begin(data)
         while at < len(data) and not (self._over or self.fault):
             if self._in_string:
@@ -56,6 +63,17 @@ class JsonArrayReader:
         if not (self._over or self.fault):
             self._element.add(data[begin:])
         return events
+
+    def _one_element(self, data: bytes) -> Event | None:
+        """The event of bytes that are one whole object, perhaps behind a comma, as most reads are; None of all others."""
+        text = data.strip(BLANKS).removeprefix(b",").lstrip(BLANKS)
+        if not (text.startswith(b"{") and text.endswith(b"}") and len(text) <= self._cap):
+            return None
+        try:
+            _whole_value(text)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            return None
+        return Event("", json_line(text))
 
     def finish(self) -> Event | None:
         """The element that has not ended."""
