@@ -121,7 +121,7 @@ def test_version_and_help_as_processes() -> None:
         (("up", "--zzz"), "No such option: --zzz; see `streamgauge up --help`"),
         (("worker", "--kafka-password", "x"), "No such option: --kafka-password; did you mean --kafka-password-file?"),
         (("--data-dir", "x", "up"), "--data-dir; write it after the command, as in `streamgauge up --data-dir`"),
-        (("up", "x"), "No such command 'x': choose from packets, or leave it out"),
+        (("up", "x"), "No such command 'x': choose from packets, envoy, or leave it out"),
         (
             ("audit", "--invoice", "x", __file__),
             f"{__file__} is a file without an option: write the option before each file",

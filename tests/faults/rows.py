@@ -18,9 +18,10 @@ END = "<!-- The end of the table of faults. -->"
 
 # Every id, in the order of the table: of the broker (K), taps (T), workers (W), the flow (F), clocks (C), upstreams (U),
 # parsers (P), HTTP (H), labels (L), security (S), dead letters (D), the audit (A), versions (V), the ledger's database (G),
-# a run of all of it (R), and invariant 7, which has tests of its own.
+# a run of all of it (R), Envoy (N), and invariant 7, which has tests of its own.
 _COUNTS = {
-    "K": 12, "T": 12, "W": 6, "F": 8, "C": 1, "U": 4, "P": 5, "H": 5, "L": 4, "S": 7, "D": 3, "A": 1, "V": 1, "G": 1, "R": 1
+    "K": 12, "T": 12, "W": 6, "F": 8, "C": 1, "U": 4, "P": 5, "H": 5, "L": 4, "S": 7, "D": 3, "A": 1, "V": 1, "G": 1, "R": 1,
+    "N": 2,
 }  # fmt: skip
 IDS = (*(f"{kind}{number}" for kind, count in _COUNTS.items() for number in range(1, count + 1)), "I7")
 

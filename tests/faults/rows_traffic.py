@@ -11,6 +11,7 @@ _CLIENT = "tests/taps/proxy/test_client.py"
 _DEAD_LETTER_LIMIT = "tests/faults/test_dead_letter_limit.py"
 _DISK_FAULTS = "tests/faults/test_disk_faults.py"
 _EARLY_ANSWERS = "tests/taps/proxy/test_early_answers.py"
+_ENVOY = "tests/integration/test_envoy.py"
 _LIMITS = "tests/taps/proxy/test_limits.py"
 _MAIN = "tests/cli/test_main.py"
 _PARSER_FAULTS = "tests/faults/test_parser_faults.py"
@@ -324,6 +325,26 @@ ROWS = {
             "tests/audit/invoices/test_contract.py::test_a1_a_row_keeps_its_currency",
             f"{_AUDIT}::test_a1_an_invoice_that_was_issued_again_shows",
             f"{_AUDIT}::test_a1_the_bytes_do_not_depend_on_time_zone_hash_seed_or_order",
+        ),
+    ),
+    "N1": Row(
+        "Envoy reports 200 streams at one time: clients leave, upstreams reset or end early; request ids repeat or are"
+        " missing",
+        "each has the outcome that Envoy's access log tells; what it cannot tell is unknown, and counted by its reason",
+        (
+            f"{_ENVOY}::test_n1_each_of_many_streams_at_once_has_its_outcome",
+            f"{_ENVOY}::test_requests_with_one_id_are_told_apart_by_their_start",
+            f"{_ENVOY}::test_n1_what_cannot_be_joined_is_unknown",
+        ),
+    ),
+    "N2": Row(
+        "the tap that an Envoy reports to is killed, stopped, slow, or not there",
+        "the traffic is as without it; it captures what begins once it runs again",
+        (
+            f"{_ENVOY}::test_n2_the_traffic_is_as_without_a_tap",
+            f"{_ENVOY}::test_n2_a_stopped_tap_would_stall_the_traffic_without_the_guides_settings",
+            f"{_ENVOY}::test_n2_a_slow_tap_slows_no_stream",
+            f"{_ENVOY}::test_n2_a_tap_that_starts_again_records_what_begins_then",
         ),
     ),
     "V1": Row(

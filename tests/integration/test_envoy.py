@@ -7,6 +7,7 @@ import contextlib
 import os
 import re
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -80,7 +81,7 @@ def case_of(record: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize(("streams", "workers"), [(200, 1), (60, 2)])
-def test_each_of_many_streams_at_once_has_its_outcome(streams: int, workers: int, tmp_path: Path) -> None:
+def test_n1_each_of_many_streams_at_once_has_its_outcome(streams: int, workers: int, tmp_path: Path) -> None:
     cases = [list(SCRIPTS)[number % len(SCRIPTS)] for number in range(streams)]
     port = free_port()
     with (
@@ -144,7 +145,9 @@ def test_requests_with_one_id_are_told_apart_by_their_start(tmp_path: Path) -> N
     [(NO_TIME, ONE_ID, "envoy_log_ambiguous"), (NO_ID, "", "envoy_no_request_id")],
     ids=["repeated", "missing"],
 )
-def test_what_cannot_be_joined_is_unknown(change: tuple[str, str], headers: str, incident: str, tmp_path: Path) -> None:
+def test_n1_what_cannot_be_joined_is_unknown(
+    change: tuple[str, str], headers: str, incident: str, tmp_path: Path
+) -> None:
     """A whole response shows by itself that it is whole. That a client left, only the access log tells."""
     outcomes, incidents = records_with(tmp_path, headers, change)
     assert outcomes == {("whole", "completed"): 4, ("truncated", "truncated"): 4, ("left", "abandoned"): 4}
@@ -177,7 +180,7 @@ def receive_big(envoy: Envoy, during: Callable[[], object]) -> list[client.Recei
 
 
 @pytest.mark.parametrize("what", [signal.SIGSTOP, signal.SIGKILL, None], ids=["stopped", "killed", "absent"])
-def test_the_traffic_is_as_without_a_tap(what: signal.Signals | None, tmp_path: Path) -> None:
+def test_n2_the_traffic_is_as_without_a_tap(what: signal.Signals | None, tmp_path: Path) -> None:
     port = free_port()
     with contextlib.ExitStack() as stack:
         provider = stack.enter_context(simulated.Provider(BIG_SCRIPTS))
@@ -205,7 +208,7 @@ def test_the_traffic_is_as_without_a_tap(what: signal.Signals | None, tmp_path: 
             assert all("no_end" in reasons for reasons in cut)
 
 
-def records_once_recorded(tap: Running, envoy: Envoy, case: str, cut: int = 0) -> list[dict[str, Any]]:
+def records_once_recorded(tap: Running, envoy: Envoy, case: str, cut: int | None = None) -> list[dict[str, Any]]:
     """Asks until a stream is recorded as completed, and others as cut: a tap that starts, or was stopped, does not capture
     at once.
     """
@@ -213,14 +216,14 @@ def records_once_recorded(tap: Running, envoy: Envoy, case: str, cut: int = 0) -
     while True:
         records = tap.records()
         outcomes = Counter(record["outcome"] for record in records)
-        if outcomes["completed"] and outcomes["abandoned"] == cut:
+        if outcomes["completed"] and cut in (None, outcomes["abandoned"]):
             return records
         assert time.monotonic() < deadline, outcomes
         [received] = ask_all(envoy.url, [case])
         assert received.end == "done"
 
 
-def test_a_stopped_tap_would_stall_the_traffic_without_the_guides_settings(tmp_path: Path) -> None:
+def test_n2_a_stopped_tap_would_stall_the_traffic_without_the_guides_settings(tmp_path: Path) -> None:
     """Why the bootstrap has them; and the test above can fail."""
     port = free_port()
     changes = (
@@ -242,6 +245,48 @@ def test_a_stopped_tap_would_stall_the_traffic_without_the_guides_settings(tmp_p
     assert max(one.gap_s for one in received) > NOTICED_S
 
 
+# A slow tap: the part of each period in which it runs, and the period (seconds).
+RUNS, PERIOD_S = 0.03, 0.2
+
+
+class Slowed:
+    """A process that is stopped for most of the time, within the block."""
+
+    def __init__(self, pid: int) -> None:
+        self._pid, self._ended = pid, threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self._ended.wait(RUNS * PERIOD_S):
+            signal_to(self._pid, signal.SIGSTOP)
+            self._ended.wait((1 - RUNS) * PERIOD_S)
+            _continue(self._pid)
+
+    def __enter__(self) -> "Slowed":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+        _continue(self._pid)
+
+
+def test_n2_a_slow_tap_slows_no_stream(tmp_path: Path) -> None:
+    """What it does not take waits in Envoy, until Envoy gives it up."""
+    port = free_port()
+    with (
+        simulated.Provider(BIG_SCRIPTS) as provider,
+        envoy_tap(tmp_path, port) as tap,
+        Envoy(tmp_path, _port_of(provider.url), port) as envoy,
+    ):
+        with Slowed(child_of(tap, TAP)):
+            received = receive_big(envoy, lambda: None)
+        assert [one.end for one in received] == ["done", "done"]
+        assert max(one.gap_s for one in received) < NOTICED_S
+        records_once_recorded(tap, envoy, "big")
+
+
 def signal_to(pid: int, number: signal.Signals) -> None:
     os.kill(pid, number)
 
@@ -251,7 +296,7 @@ def _continue(pid: int) -> None:
         signal_to(pid, signal.SIGCONT)
 
 
-def test_a_tap_that_starts_again_records_what_begins_then(tmp_path: Path) -> None:
+def test_n2_a_tap_that_starts_again_records_what_begins_then(tmp_path: Path) -> None:
     port = free_port()
     with (
         simulated.Provider(SCRIPTS) as provider,
