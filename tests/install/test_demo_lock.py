@@ -17,7 +17,7 @@ from scripts.installed_packages import ROOT, closure, project, requirements_of
 from tests.running import CLEAN, PATIENCE_S
 
 LOCK, DEVELOPERS = "requirements-demo.lock", "requirements-dev.lock"
-MOST_PACKAGES = 51
+MOST_PACKAGES = 50
 # The extras whose commands README and tutorial use before anything else is installed.
 EXTRAS = ("demo", "ledger", "audit", "rules", "top", "up")
 
@@ -49,7 +49,7 @@ def test_it_has_the_versions_of_the_developers_lock() -> None:
 
 
 def test_it_has_what_the_first_commands_and_the_build_need() -> None:
-    build = [*project_of("build-system")["requires"], "editables"]
+    build = project_of("build-system")["requires"]
     needed = closure([line for extra in EXTRAS for line in requirements_of(extra)] + build)
     assert needed - entries(LOCK).keys() == set()
     assert set(EXTRAS) <= project()["optional-dependencies"].keys()
