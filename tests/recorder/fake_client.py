@@ -18,6 +18,7 @@ class FakeClient:
 
     def __init__(self, *breaks: type[Message], first: int = 1) -> None:
         self.full = self.overfull = False
+        self.connections = 1
         self.messages: list[Message] = []
         self.seen = self.faults = 0
         self.dropped: Counter[DropReason] = Counter()

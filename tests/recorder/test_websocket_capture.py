@@ -97,3 +97,31 @@ def test_a_bug_before_the_start_is_counted_as_a_response() -> None:
     capture.upstream_data(1, b"a")
     capture.end(2, Ending.CLIENT, None)
     assert (room.faults, room.messages, room.responses) == (1, [], {("up", NotCaptured.CAPTURE_FAULT): 1})
+
+
+def test_it_is_reported_to_the_next_recorder_as_well() -> None:
+    """Where it is in the bytes of either side is not known there."""
+    room = FakeClient(first=7)
+    capture = opened(room)
+    capture.upstream_data(1, b"a")
+    room.connections += 1
+    for at_ns in (2, 3):
+        capture.upstream_data(at_ns, b"b")
+    capture.client_data(4, b"c")
+    assert room.messages == [
+        WebSocketOpened(7, REQUEST, [("date", "x")]),
+        WebSocketData(7, 1, b"a", False),
+        WebSocketOpened(7, REQUEST, [("date", "x")]),
+        WebSocketData(7, 2, b"b", False, True),
+        WebSocketData(7, 3, b"b", False),
+        WebSocketData(7, 4, b"c", True, True),
+    ]
+
+
+def test_the_first_connection_is_no_change_of_the_recorder() -> None:
+    room = FakeClient(first=7)
+    room.connections = 0
+    capture = opened(room)
+    room.connections = 1
+    capture.upstream_data(1, b"a")
+    assert [type(message) for message in room.messages] == [WebSocketOpened, WebSocketData]

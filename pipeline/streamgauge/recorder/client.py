@@ -42,7 +42,8 @@ def stream_numbers() -> Iterator[int]:
 class RecorderClient:
     """The waiting messages, and the connection. Only one thread uses it.
 
-    `held`: bytes that wait in closed batches, with the overhead of their messages. `full`: no more reads are accepted;
+    `held`: bytes that wait in closed batches, with the overhead of their messages. `connections`: how many were made so far;
+    a new one may be to another recorder. `full`: no more reads are accepted;
     `overfull`: no starts of streams either; `crowded`: streams have shares (`take_room`). An owner that bounds the waiting
     bytes sets these.
 
@@ -52,7 +53,7 @@ class RecorderClient:
 
     def __init__(self, path: Callable[[], str], counters: Counters, batch_bytes: int, timeout_s: float = 0.0) -> None:
         self.counters = counters
-        self.held = 0
+        self.held = self.connections = 0
         self.full = self.overfull = self.crowded = False
         self._path = path
         self._batch_bytes, self._timeout_s = batch_bytes, timeout_s
@@ -165,6 +166,7 @@ class RecorderClient:
             connection.close()
             return False
         self._socket = connection
+        self.connections += 1
         return True
 
     def send_batch(self) -> bool:
@@ -245,6 +247,7 @@ class DirectClient:
     """Passes each message to `handle` at once. Reads are not counted, and it is never full."""
 
     full = overfull = False
+    connections = 1
 
     def __init__(self, handle: Callable[[Message], None]) -> None:
         self._handle = handle

@@ -70,6 +70,14 @@ class CaptureClient(Protocol):
         """Counts a response that passes. `without`: why it is not captured; None: its start was put before."""
 
 
+class ConnectedClient(CaptureClient, Protocol):
+    """A client that says when it has connected again."""
+
+    @property
+    def connections(self) -> int:
+        """How many connections to a recorder were made so far: a new one may be to another recorder."""
+
+
 _Arguments = ParamSpec("_Arguments")
 _Method = Callable[Concatenate["ExchangeCapture", _Arguments], None]
 

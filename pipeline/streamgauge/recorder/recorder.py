@@ -372,6 +372,8 @@ class Recorder:
             session.fail(message.at_ns)
 
     def _open_websocket(self, key: Key, opened: WebSocketOpened) -> None:
+        if key in self._websockets:
+            self._handle_websocket(key, ExchangeEnding(opened.stream, opened.request.at_ns, Ending.CUT))
         if len(self._websockets) >= self._max_open:
             self.incidents[Incident.STREAM_REFUSED] += 1
             self.unmade[opened.request.upstream, NotCaptured.LIMIT] += 1

@@ -1,6 +1,8 @@
 """Reports one WebSocket to the recorder; the relay uses it. As in exchange_capture.py, no method raises, waits or changes a
 byte.
 
+A WebSocket may outlive its recorder. It is reported to the next one as well, which reads on at the next whole frame.
+
 The relay calls `open` once the upstream has accepted the handshake, then `client_data` and `upstream_data` with what either
 side sent, then `end`. The relay counts nothing here: how many responses and reads the bytes hold, only the recorder sees
 (websocket_session.py).
@@ -10,7 +12,7 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.recorder.exchange_capture import CaptureClient
+from streamgauge.recorder.exchange_capture import ConnectedClient
 from streamgauge.recorder.protocol import ExchangeEnding, RequestStarted, WebSocketData, WebSocketOpened
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool.response_counters import NotCaptured
@@ -34,12 +36,14 @@ def _fails_open(method: _Method[_Arguments]) -> _Method[_Arguments]:
 class WebSocketCapture:
     """The capture of one WebSocket."""
 
-    __slots__ = ("_client", "_ended", "_missing", "_reports", "_upstream", "stream")
+    __slots__ = ("_client", "_connections", "_ended", "_missing", "_opened", "_reports", "_upstream", "stream")
 
-    def __init__(self, client: CaptureClient, upstream: str | None) -> None:
+    def __init__(self, client: ConnectedClient, upstream: str | None) -> None:
         self.stream = 0
         self._client, self._upstream = client, upstream
         self._reports = self._ended = False
+        self._opened: WebSocketOpened | None = None
+        self._connections = 0  # of the client, when `_opened` was put last
         self._missing: set[bool] = (
             set()
         )  # the directions (from the client: True) of which bytes are missing, unreported
@@ -51,11 +55,16 @@ class WebSocketCapture:
         if client.overfull or not client.admits(request.party):
             client.count_response(self._upstream, NotCaptured.RECORDER_BEHIND)
             return
-        stream = client.new_stream()
-        pairs = (*request.headers, *request.attributes, *headers)
+        opened = WebSocketOpened(client.new_stream(), request, headers)
+        self._put_opened(opened)
+        self.stream, self._opened, self._reports = opened.stream, opened, True
+
+    def _put_opened(self, opened: WebSocketOpened) -> None:
+        request = opened.request
+        pairs = (*request.headers, *request.attributes, *opened.headers)
         size = len(request.target) + sum([len(name) + len(value) for name, value in pairs])
-        client.put(WebSocketOpened(stream, request, headers), size)
-        self.stream, self._reports = stream, True
+        self._client.put(opened, size)
+        self._connections = self._client.connections
 
     def client_data(self, at_ns: int, data: bytes) -> None:
         """Reports a read from the client."""
@@ -73,6 +82,11 @@ class WebSocketCapture:
         if not self._client.take_room(self.stream, len(data)):
             self._missing.add(from_client)
             return
+        if self._client.connections != self._connections and self._opened is not None:
+            first, self._connections = self._connections == 0, self._client.connections
+            if not first:  # what waited for the first recorder reaches it
+                self._put_opened(self._opened)
+                self._missing.update((True, False))
         is_gap = from_client in self._missing
         self._client.put(WebSocketData(self.stream, at_ns, bytes(data), from_client, is_gap), len(data))
         self._missing.discard(from_client)

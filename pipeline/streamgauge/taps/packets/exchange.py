@@ -5,7 +5,7 @@ bytes.
 from urllib.parse import urlsplit
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.recorder.exchange_capture import CaptureClient
+from streamgauge.recorder.exchange_capture import ConnectedClient
 from streamgauge.recorder.protocol import MAX_REQUEST_BODY
 from streamgauge.recorder.stream_id import derived_stream_id
 from streamgauge.spool.read_counters import DropReason
@@ -34,7 +34,7 @@ class Reporting:
 
     def __init__(
         self,
-        client: CaptureClient,
+        client: ConnectedClient,
         tap: str,
         named: NamedHeaders = NO_NAMED_HEADERS,
         wall_offset_ns: int = 0,

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.dialects import WEBSOCKET, endpoint_of
 from streamgauge.core.http1.head import names_stream
-from streamgauge.recorder.exchange_capture import CaptureClient, ExchangeCapture, kept_headers
+from streamgauge.recorder.exchange_capture import CaptureClient, ConnectedClient, ExchangeCapture, kept_headers
 from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import REQUEST_HEADERS, RESPONSE_HEADERS, RequestStarted
 from streamgauge.recorder.uncaptured import why_not_captured
@@ -77,7 +77,7 @@ class CaptureGate:
     __slots__ = ("_body", "_client", "_early", "_early_bytes", "_request", "_sent", "capture", "counted", "waits",
                  "websocket")  # fmt: skip
 
-    def __init__(self, client: CaptureClient, request: CapturedRequest) -> None:
+    def __init__(self, client: ConnectedClient, request: CapturedRequest) -> None:
         self.capture: ExchangeCapture | None = None
         self.websocket: WebSocketCapture | None = None
         self.waits = self.counted = False

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.http1.framing import BodyPosition
-from streamgauge.recorder.exchange_capture import CaptureClient
+from streamgauge.recorder.exchange_capture import ConnectedClient
 from streamgauge.runtime.faults import reported_task
 from streamgauge.taps.proxy import refusals
 from streamgauge.taps.proxy.capture_gate import CaptureGate, NamedHeaders, relayed_request
@@ -82,7 +82,7 @@ class Exchange:
         self._blocked_ns = self._unsent_bytes = 0
         self._gone_ns: int | None = None
 
-    def begin(self, recorder: CaptureClient, named: NamedHeaders) -> None:
+    def begin(self, recorder: ConnectedClient, named: NamedHeaders) -> None:
         """Reuses an idle connection of this client, or starts to connect. The next `flush` writes the pending bytes."""
         self._gate = CaptureGate(recorder, relayed_request(self._request, self._outgoing, named, self._client.address))
         upstream = self._client.pool.take(self._connector)

@@ -11,7 +11,7 @@ import time
 from typing import TYPE_CHECKING
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.recorder.exchange_capture import CaptureClient
+from streamgauge.recorder.exchange_capture import ConnectedClient
 from streamgauge.taps.proxy.capture_gate import CaptureGate, NamedHeaders, relayed_request
 from streamgauge.taps.proxy.exchange import Exchange, NextState
 from streamgauge.taps.proxy.request import Outgoing, RefusedError, Request
@@ -40,7 +40,7 @@ class WebSocketExchange(Exchange):
         self._early_bytes = 0
         self._moved_ns = self.quiet_ns
 
-    def begin(self, recorder: CaptureClient, named: NamedHeaders) -> None:
+    def begin(self, recorder: ConnectedClient, named: NamedHeaders) -> None:
         """Starts to connect: a connection that carried requests is not used."""
         self._gate = CaptureGate(recorder, relayed_request(self._request, self._outgoing, named, self._client.address))
         self._connect()
