@@ -5,6 +5,8 @@ framing.
 """
 
 import json
+from collections.abc import Iterable
+from itertools import accumulate
 from typing import Any
 from zlib import crc32
 
@@ -12,12 +14,26 @@ import msgspec
 import pytest
 
 from streamgauge.core.formats.sse import Event
+from streamgauge.recorder.recorder import Recorder
+from tests.core.formats.aws_messages import HOSTILE
 from tests.each import check_each
 from tests.vectors.compare import MS, SIZES, alike, same, without_times
-from tests.vectors.drive import Live, in_pieces, live, messages, segments_of, stamped, wire
+from tests.vectors.drive import (
+    Live,
+    as_json,
+    cut_short,
+    in_pieces,
+    live,
+    messages,
+    record_of,
+    segments_of,
+    settings,
+    stamped,
+    wire,
+)
 from tests.vectors.drive import response_head as head_of
 from tests.vectors.framings import FRAMINGS, Framing, framed
-from tests.vectors.load import Vector, vectors
+from tests.vectors.load import Vector, blocks, vectors
 
 # Framings of which at least one vector of the dialect must be written.
 OWED = {
@@ -118,3 +134,82 @@ def test_masked_framings_carry_no_text() -> None:
             )
             for segment in segments_of("masked", messages(vector, [(None, wire(vector, Live()))])):
                 assert canary.encode() not in msgspec.msgpack.encode(segment), framing.name
+
+
+BY_CASE = {name_of(case): case for case in FRAMED}
+CUT_EVERYWHERE = [
+    "aws events bedrock-converse/happy",
+    "aws events bedrock-converse/tools",
+    "aws events bedrock-converse/reasoning",
+    "aws events bedrock-converse/error-mid-stream",
+    "aws chunks bedrock-text/happy",
+    "aws chunks anthropic-messages/no-event-lines",
+    "json lines ollama/tools",
+    "json lines cohere-v1/happy",
+    "json array gemini/happy",
+]
+# Of a stream that was cut, what does not depend on how its events were framed.
+OF_A_CUT = (
+    "outcome",
+    "error",
+    "finish_reason",
+    "finish_reason_raw",
+    "choices",
+    "usage",
+    "provider_timing",
+    "service_tier",
+)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("name", CUT_EVERYWHERE)
+def test_a_stream_that_is_cut_at_each_byte_has_its_whole_events(name: str) -> None:
+    """The record is that of as many server-sent events, for each ending; half a message, line or element is none."""
+    _, vector, other, pieces = BY_CASE[name]
+    line_end = len(b"\n") if name.startswith("json lines") else 0  # a line is whole without it
+    ends = [end - line_end for end in accumulate(map(len, pieces))]
+    events = blocks(vector.body)
+    sse = [b"".join(events[:count]) for count in range(len(pieces) + 1)]
+    for ending in ("complete", "reset", "client"):
+        wanted = [cut_short(vector, body, ending) for body in sse]
+        for size in range(len(other.body)):
+            records, expects = cut_short(other, other.body[:size], ending), wanted[sum(end <= size for end in ends)]
+            assert len(records) == len(expects), (size, ending)
+            for record, expected in zip(records, expects, strict=True):
+                assert [record[member] for member in OF_A_CUT] == [expected[member] for member in OF_A_CUT], (
+                    size,
+                    ending,
+                )
+                counts = ("events", "token_events", "text_chars", "reasoning_chars")
+                assert [record["counts"][one] for one in counts] == [expected["counts"][one] for one in counts]
+                assert record["integrity"]["complete"], (size, ending)
+
+
+def damaged_record(vector: Vector, how: Live, pieces: Iterable[bytes]) -> dict[str, Any]:
+    """The record of a stream with a fault in its framing, which the recorder counts once."""
+    recording = Recorder(settings(how.capture))
+    for message in messages(vector, ((None, piece) for piece in pieces)):
+        recording.handle(message)
+    segments = list(recording.segments())
+    assert (recording.dropped.total(), recording.incidents.total()) == (0, 1)
+    return as_json(record_of(segments))
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+@pytest.mark.parametrize("behind", [2, 6], ids=["amid the text", "behind the terminal"])
+def test_a_hostile_message_ends_what_can_be_read(kind: str, behind: int) -> None:
+    """Its lengths or checksums do not fit: the messages before it count, none behind it, and the record says why."""
+    _, vector, other, pieces = BY_CASE["aws events bedrock-converse/happy"]
+    assert vector.terminal_at is not None
+    body = b"".join([*pieces[:behind], HOSTILE[kind], *pieces[behind:]])
+    damaged = msgspec.structs.replace(other, body=body)
+    for capture in ("full", "masked"):
+        how = Live(capture=capture)
+        record = damaged_record(damaged, how, [wire(damaged, how)])
+        assert record["counts"]["events"] == behind
+        assert record["integrity"]["decode_error"] == "bad_event_framing"
+        assert not record["integrity"]["complete"]
+        assert record["outcome"] == ("completed" if behind > vector.terminal_at else "truncated")
+        again = damaged_record(damaged, how, in_pieces(wire(damaged, how), kind))
+        same(alike(again, *SIZES), alike(record, *SIZES), capture)

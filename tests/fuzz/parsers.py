@@ -8,7 +8,7 @@ from collections.abc import Callable
 import msgspec
 
 from streamgauge.core.allowlist import argument_chars
-from streamgauge.core.formats.aws_event_stream import AwsEventReader
+from streamgauge.core.formats.aws_event_stream import AwsEventReader, MessageDecoder
 from streamgauge.core.formats.json_array import JsonArrayReader
 from streamgauge.core.formats.json_lines import JsonLinesReader
 from streamgauge.core.formats.json_text import MAX_DIGITS, UNPARSED, parse
@@ -110,6 +110,51 @@ def reader_seeds() -> list[bytes]:
     asked = websocket_frames.from_client(b'{"a":1}', b"{}") + websocket_frames.close(1001, mask=websocket_frames.MASK)
     answered = websocket_frames.frame(b'{"a"', final=False) + websocket_frames.frame(b":1}", 0)
     return [bytes((place, 3)) + body for place, body in enumerate((lines, array, sent, asked, answered))]
+
+
+def check_aws_messages(data: bytes) -> None:
+    """Messages of AWS's event stream, some damaged: those that botocore reads, in any pieces, and a fault where it raises.
+
+    botocore passes over headers that are damaged in ways that ours refuses.
+    """
+    drawn = Drawn(data)
+    sent = bytearray()
+    for _ in range(drawn.number(4)):
+        kind, text = drawn.one_of(_AWS_KINDS), bytes(drawn.byte() for _ in range(drawn.number(40)))
+        sent += kind(text)
+    for _ in range(drawn.number(3) if sent else 0):
+        sent[drawn.number(65_535) % len(sent)] ^= 1 + drawn.number(254)
+    body = bytes(sent) + (drawn.rest() if drawn.number(1) else b"")
+    theirs, raises = aws_messages.botocores(body)
+    whole, pieces = MessageDecoder(), MessageDecoder()
+    found = [(dict(one.headers), one.content.data) for one in whole.feed(body)]
+    again = [one for piece in in_pieces(body, _seed(data)) for one in pieces.feed(piece)]
+    assert [(dict(one.headers), one.content.data) for one in again] == found
+    assert pieces.fault == whole.fault
+    read = [
+        ({name: value for name, value in headers.items() if isinstance(value, str)}, aws_messages.alike(payload))
+        for headers, payload in theirs
+    ]
+    assert found == read[: len(found)]
+    assert whole.fault or (not raises and len(found) == len(read))
+
+
+_AWS_KINDS: tuple[Callable[[bytes], bytes], ...] = (
+    lambda text: aws_messages.event("contentBlockDelta", text),
+    aws_messages.chunk,
+    lambda text: aws_messages.exception("throttlingException", {"message": text.decode("latin-1")}),
+    lambda text: aws_messages.message(b"{}", text),
+    lambda text: aws_messages.message(text, {":message-type": "error", "a": text.decode("latin-1")}),
+    lambda text: aws_messages.message(text)[: len(text)],
+)
+
+
+def aws_seeds() -> list[bytes]:
+    """Decisions of `check_aws_messages`: each kind of message, alone and before another, whole and with a flipped byte."""
+    kinds = range(len(_AWS_KINDS))
+    one = [bytes((1, kind, 5, *b'{"a":', 0)) for kind in kinds]
+    two = [bytes((2, kind, 2, *b"{}", 0, 3, *b"abc", flips, 0, 40, 7)) for kind in kinds for flips in (0, 1)]
+    return one + two
 
 
 def check_framing(data: bytes) -> None:

@@ -111,6 +111,7 @@ def _log_seeds() -> list[bytes]:
 TARGETS: dict[str, Target] = {
     "sse": Target(parsers.check_sse, _event_seeds),
     "reader": Target(parsers.check_reader, parsers.reader_seeds),
+    "aws_messages": Target(parsers.check_aws_messages, parsers.aws_seeds),
     "framing": Target(parsers.check_framing, _chunk_seeds),
     "body": Target(parsers.check_body, _body_seeds),
     "response": Target(parsers.check_response, _head_seeds),

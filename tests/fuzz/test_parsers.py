@@ -25,6 +25,7 @@ HOSTILE = st.sampled_from(hostile.VALUES)
 # The functions that read bytes without a leading byte of options.
 PLAIN = {
     "framing": parsers.check_framing,
+    "aws_messages": parsers.check_aws_messages,
     "json_check": parsers.check_json_check,
     "json_text": parsers.check_json_text,
     "bundle": logs.check_bundle,

@@ -6,12 +6,10 @@ import tracemalloc
 import zlib
 
 import pytest
-from botocore.eventstream import EventStreamBuffer, ParserError
 from hypothesis import given
 from hypothesis import strategies as st
 
 from streamgauge.core.formats.aws_event_stream import (
-    MAX_HEADERS_BYTES,
     MAX_PAYLOAD_BYTES,
     AwsEventReader,
     MessageDecoder,
@@ -19,7 +17,7 @@ from streamgauge.core.formats.aws_event_stream import (
 )
 from streamgauge.core.formats.sse import CUT_HEAD, CUT_TAIL, Event
 from tests.core.cuts import at, places
-from tests.core.formats.aws_messages import chunk, event, exception, header, message, prelude
+from tests.core.formats.aws_messages import HOSTILE, alike, botocores, chunk, event, exception, header, message, prelude
 from tests.core.formats.framed import read, splits_change_nothing
 
 NAMES = st.text(min_size=1, max_size=8)
@@ -33,19 +31,6 @@ OTHER_TYPES = [
 ]  # fmt: skip
 
 
-def botocores(data: bytes) -> tuple[list[tuple[dict[str, object], bytes]], bool]:
-    """The messages that botocore reads, and whether it raises."""
-    buffer = EventStreamBuffer()
-    buffer.add_data(data)
-    found = []
-    try:
-        for one in buffer:
-            found.append((one.headers, one.payload))
-    except (ParserError, struct.error, KeyError, UnicodeDecodeError, IndexError):
-        return found, True
-    return found, False
-
-
 def ours(data: bytes) -> tuple[list[tuple[dict[str, str], bytes]], bool]:
     decoder = MessageDecoder()
     messages = decoder.feed(data)
@@ -54,12 +39,6 @@ def ours(data: bytes) -> tuple[list[tuple[dict[str, str], bytes]], bool]:
 
 def texts(headers: dict[str, object]) -> dict[str, object]:
     return {name: value for name, value in headers.items() if isinstance(value, str)}
-
-
-def alike(payload: bytes) -> bytes:
-    """A payload as an event has it: on one line, without blanks around it, as UTF-8."""
-    line = payload.lstrip(b" \t\r\n").rstrip(b" \t\r\n")
-    return line.replace(b"\r", b" ").replace(b"\n", b" ").decode("utf-8", "replace").encode()
 
 
 @given(MESSAGES, places())
@@ -108,24 +87,6 @@ def test_headers_of_other_types_are_passed_over(value: bytes) -> None:
     raw = b"\1x" + value + header("a", "b")
     assert ours(message(b"{}", raw)) == ([({"a": "b"}, b"{}")], False)
     assert texts(botocores(message(b"{}", raw))[0][0][0]) == {"a": "b"}
-
-
-HOSTILE = {
-    "headers above the limit": prelude(MAX_HEADERS_BYTES + 100, MAX_HEADERS_BYTES + 1),
-    "a payload above the limit": prelude(MAX_PAYLOAD_BYTES + 17, 0),
-    "headers beyond the message": prelude(20, 5),
-    "a message shorter than its frame": prelude(15, 0),
-    "a length of 0": prelude(0, 0),
-    "4 GiB": prelude(2**32 - 1, 0),
-    "4 GiB of headers": prelude(2**32 - 1, 2**32 - 17),
-    "a wrong checksum of the prelude": message(b"{}")[:11] + b"x",
-    "a wrong checksum of the message": message(b"{}")[:-1] + b"x",
-    "a header twice": message(b"{}", header("a", "b") * 2),
-    "an unknown type": message(b"{}", b"\1a\x0a"),
-    "a text beyond the headers": message(b"{}", b"\1a\7\0\5ab"),
-    "a name that is no UTF-8": message(b"{}", b"\1\xff\7\0\0"),
-    "a value that is no UTF-8": message(b"{}", b"\1a\7\0\1\xff"),
-}
 
 
 @pytest.mark.parametrize("data", HOSTILE.values(), ids=HOSTILE)
