@@ -1,5 +1,6 @@
 """TLS on both sides, with real certificates of a test authority: what is verified, what is presented, and how it ends."""
 
+import contextlib
 import socket
 import ssl
 import subprocess
@@ -34,6 +35,7 @@ from tests.taps.proxy.rig import (
     settings_for,
     waiting_for_clients,
 )
+from tests.taps.proxy.test_websocket_exchange import SWITCHED, handshake
 
 pytestmark = pytest.mark.slow
 
@@ -233,6 +235,48 @@ def test_a_stream_through_two_tls_connections_is_the_upstreams_bytes(tmp_path: P
                 client.sendall(POST)
                 assert receive(client, len(answer)) == answer
         assert all(one.ending is Ending.COMPLETE for one in recorder.ended(2) if isinstance(one, ExchangeEnding))
+
+
+@pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
+@pytest.mark.parametrize("leaves", ["client", "upstream"])
+def test_a_websocket_through_two_tls_connections(tmp_path: Path, pki: Pki, leaves: str, secure: bool) -> None:
+    """Both directions, and the last bytes of the side that leaves."""
+    sent, last, got = b"frames" * 100_000, b"close", list[bytes]()
+
+    def talk(one: socket.socket) -> None:
+        receive_head(one)
+        one.sendall(SWITCHED)
+        one.sendall(receive(one, len(sent)))
+        if leaves == "upstream":
+            one.sendall(last)
+            with contextlib.suppress(OSError):
+                one.unwrap()  # sends close_notify; the relay may close at once
+            return
+        got.append(receive(one, len(last)))
+        assert one.recv(1) == b""
+
+    upstream = tls_upstream(pki.server, talk)
+    settings = pki.settings(tmp_path, upstream, **(own(pki) if secure else {}))
+    with upstream, RawRecorder(tmp_path / "recorder.sock") as recorder, RunningRelay(settings) as relay:
+        client = connect(relay, pki) if secure else relay.connect()
+        client.sendall(handshake())
+        assert receive_head(client) == SWITCHED
+        sender = threading.Thread(target=client.sendall, args=(sent,))
+        sender.start()
+        assert receive(client, len(sent)) == sent
+        sender.join()
+        if leaves == "upstream":
+            assert receive_all(client) == last
+            client.close()
+        else:
+            client.sendall(last)
+            if isinstance(client, ssl.SSLSocket):
+                with contextlib.suppress(OSError):
+                    client.unwrap()
+            client.close()
+            wait_for(lambda: got == [last], "the client's last bytes")
+        ended = only(recorder.ended(), ExchangeEnding)
+    assert ended.ending is (Ending.CLIENT if leaves == "client" else Ending.COMPLETE)
 
 
 @pytest.mark.parametrize(("end", "notified"), [("fin", True), ("reset", False)])
