@@ -362,8 +362,8 @@ def test_what_is_no_client_is_returned_with_a_warning(other: Any, caplog: pytest
 
 
 def test_threads_that_share_a_client(tmp_path: Path, recorder: RawRecorder) -> None:
-    handlers = [pausing(*(bedrock.stream(*CONVERSED),))] * 4
-    with RawUpstream(*handlers) as upstream, client(upstream.url, tmp_path) as made:
+    each = answering(*[bedrock.stream(*CONVERSED)] * 4)  # a thread may use the connection of one that has ended
+    with RawUpstream(each) as upstream, client(upstream.url, tmp_path) as made:
         threads = [threading.Thread(target=events_of(), args=(made,)) for _ in range(4)]
         for thread in threads:
             thread.start()
