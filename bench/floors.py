@@ -131,6 +131,13 @@ class _Triton(msgspec.Struct):
     text_output: str = ""
 
 
+class _Media(msgspec.Struct):
+    type: str = ""
+    delta: str = ""
+    audio: str = ""
+    b64_json: str = ""
+
+
 class _Completion(msgspec.Struct):
     completion: str = ""
     stop_reason: str | None = None
@@ -158,4 +165,7 @@ FLOORS: dict[str, Callable[[bytes], object]] = {
     "dashscope": msgspec.json.Decoder(_DashScope).decode,
     "workers-ai": msgspec.json.Decoder(_WorkersAI).decode,
     "triton": msgspec.json.Decoder(_Triton).decode,
+    "openai-transcription": msgspec.json.Decoder(_Media).decode,
+    "openai-speech": msgspec.json.Decoder(_Media).decode,
+    "openai-images": msgspec.json.Decoder(_Media).decode,
 }

@@ -281,6 +281,25 @@ def _triton(texts: list[str]) -> list[bytes]:
     return [_event({**named, **sequence, "text_output": text}) for text in texts]
 
 
+def _transcription(texts: list[str]) -> list[bytes]:
+    usage = {"type": "tokens", "input_tokens": 71, "output_tokens": len(texts), "total_tokens": 71 + len(texts)}
+    done = {"type": "transcript.text.done", "text": "".join(texts), "usage": usage}
+    return [*(_event({"type": "transcript.text.delta", "delta": text}) for text in texts), _event(done)]
+
+
+def _speech(texts: list[str]) -> list[bytes]:
+    usage = {"input_tokens": 71, "output_tokens": len(texts), "total_tokens": 71 + len(texts)}
+    pieces = [_event({"type": "speech.audio.delta", "audio": text}) for text in texts]
+    return [*pieces, _event({"type": "speech.audio.done", "usage": usage})]
+
+
+def _images(texts: list[str]) -> list[bytes]:
+    kind = "image_generation"
+    usage = {"input_tokens": 71, "output_tokens": len(texts), "total_tokens": 71 + len(texts)}
+    pieces = [_event({"type": f"{kind}.partial_image", "b64_json": text, "partial_image_index": 0}) for text in texts]
+    return [*pieces, _event({"type": f"{kind}.completed", "b64_json": "aGk=", "usage": usage})]
+
+
 def _anthropic_completions(texts: list[str]) -> list[bytes]:
     def event(text: str, stop: str | None = None) -> bytes:
         more = {"stop": None, "log_id": "compl_01a", "model": "claude-2.1"}
@@ -311,6 +330,9 @@ _MAKERS: dict[str, tuple[str, Callable[[list[str]], list[bytes]], tuple[bytes, .
     "dashscope": ("/services/aigc/text-generation/generation", _dashscope, (b"5a0d1ef6",)),
     "workers-ai": ("", _workers_ai, ()),
     "triton": ("/v2/models/{model}/generate_stream", _triton, ()),
+    "openai-transcription": ("", _transcription, ()),
+    "openai-speech": ("", _speech, ()),
+    "openai-images": ("", _images, ()),
 }
 
 

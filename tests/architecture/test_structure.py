@@ -419,6 +419,8 @@ OWED = {
 }  # fmt: skip
 _NO_CHOICES = {"choices": "one answer a request: it has no n"}
 _TEXT_ALONE = {"tools": "it knows no tools", "reasoning": "it has text and nothing else"}
+_AUDIO_ALONE = {"tools": "it knows no tools", "reasoning": "it has audio and nothing else"}
+_IMAGES_ALONE = {"tools": "it knows no tools", "reasoning": "it has images and nothing else"}
 # What a dialect cannot show, and why.
 NOT_OWED: dict[str, dict[str, str]] = {
     "openai-completions": _TEXT_ALONE,
@@ -428,6 +430,9 @@ NOT_OWED: dict[str, dict[str, str]] = {
         "reasoning": "no event carries any",
         "error-after-finish": "the connection goes on: later errors are not of the response",
     },
+    "openai-transcription": {**_TEXT_ALONE, **_NO_CHOICES},
+    "openai-speech": {**_AUDIO_ALONE, **_NO_CHOICES},
+    "openai-images": {**_IMAGES_ALONE, "choices": "no event says to which image it belongs"},
     "anthropic-messages": _NO_CHOICES,
     "gemini-interactions": _NO_CHOICES,
     "cohere-v2": _NO_CHOICES,

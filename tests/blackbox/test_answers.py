@@ -124,7 +124,6 @@ UNRECORDED = {
     ("GET", "/events"): [data({"tick": 1}), data({"tick": 2})],
     ("POST", "/mcp"): [data({"jsonrpc": "2.0", "id": 1, "result": {}}, "message")],
     ("POST", "/v1/threads/t/runs"): [data({"id": "run_1", "object": "thread.run"}, "thread.run.created")],
-    ("POST", "/v1/audio/transcriptions"): [data({"type": "transcript.text.delta", "delta": "x"})],
     ("GET", "/text"): [b"data: hello\n\n"],
 }
 

@@ -198,6 +198,11 @@ EVENTS = {
         usage.prompt_tokens.# usage.prompt_tokens_details.cache_creation_input_tokens.#
         usage.prompt_tokens_details.cached_tokens.# usage.total_tokens.#
     """,
+    "openai-images": """
+        error.code.' error.type.' sequence_number.# type.' usage.input_tokens.#
+        usage.input_tokens_details.image_tokens.# usage.input_tokens_details.text_tokens.# usage.output_tokens.#
+        usage.output_tokens_details.image_tokens.# usage.output_tokens_details.text_tokens.# usage.total_tokens.#
+    """,
     "openai-realtime": """
         content_index.# event_id.' item.call_id.' item.content.[].type.' item.id.' item.name.' item.role.'
         item.status.' item.type.' item_id.' output_index.# part.type.' response.id.' response.object.'
@@ -241,6 +246,14 @@ EVENTS = {
         response.usage.tool_calls_details.fetch_url.invocation.#
         response.usage.tool_calls_details.search_web.invocation.# response.usage.total_tokens.# sequence_number.#
         summary_index.# type.' usage.input_tokens.# usage.output_tokens.# usage.total_tokens.#
+    """,
+    "openai-speech": """
+        error.code.' error.type.' type.' usage.input_tokens.# usage.output_tokens.# usage.total_tokens.#
+    """,
+    "openai-transcription": """
+        error.code.' error.type.' type.' usage.input_token_details.audio_tokens.#
+        usage.input_token_details.text_tokens.# usage.input_tokens.# usage.output_tokens.# usage.seconds.#
+        usage.total_tokens.# usage.type.'
     """,
     "replicate": """
         reason.'

@@ -26,6 +26,8 @@ ANSWERS = {
     "/elsewhere/stream": (200, SSE, CHAT),  # a model's stream on a path that is no known endpoint
     "/v1/completions": (401, JSON, b'{"error":{"type":"invalid_request_error","code":"invalid_api_key"}}'),
     "/v1/models": (200, JSON, b'{"object":"list","data":[]}'),
+    "/v1/audio/transcriptions": (200, SSE, b'data: {"type":"transcript.text.done","text":"a"}\n\n'),
+    "/v1/audio/speech": (200, "audio/mpeg", b"ID3\x04"),
     "/v1/embeddings": (200, JSON, b'{"object":"list","usage":{"prompt_tokens":3,"total_tokens":3}}'),
     "/api/lines": (200, "application/x-ndjson", b'{"answer":"a"}\n{"ended":true}\n'),
     "/mcp": (200, SSE, b'event: message\ndata: {"jsonrpc":"2.0","id":1,"result":{}}\n\n'),
@@ -41,6 +43,8 @@ REQUESTS: tuple[tuple[str, str, str | None], ...] = (
     ("GET", "/one/v1/models", "not_llm"),
     ("OPTIONS", "/one/v1/chat/completions", "not_llm"),
     ("POST", "/two/mcp", "not_llm"),
+    ("POST", "/two/v1/audio/transcriptions", None),
+    ("POST", "/two/v1/audio/speech", "format"),
     ("POST", "/one/v1/embeddings", "format"),
     ("POST", "/two/api/lines", "format"),
     ("POST", "/one/ticks", "format"),

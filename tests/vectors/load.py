@@ -36,6 +36,9 @@ TARGETS = {
     "dashscope": "/api/v1/services/aigc/text-generation/generation",
     "workers-ai": "/client/v4/accounts/account/ai/run/@cf/meta/llama-3.1-8b-instruct",
     "triton": "/v2/models/ensemble/generate_stream",
+    "openai-transcription": "/v1/audio/transcriptions",
+    "openai-speech": "/v1/audio/speech",
+    "openai-images": "/v1/images/generations",
 }
 
 BOM = b"\xef\xbb\xbf"

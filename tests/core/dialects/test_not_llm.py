@@ -41,12 +41,6 @@ STREAMS = {
         },
     )
     + b"event: done\ndata: [DONE]\n\n",
-    # https://platform.openai.com/docs/api-reference/audio/transcript-text-delta-event
-    "transcription": stream(
-        {"type": "transcript.text.delta", "delta": "hello"},
-        {"type": "transcript.text.done", "text": "hello", "usage": {"input_tokens": 1, "output_tokens": 2}},
-    ),
-    "speech": stream({"type": "speech.audio.delta", "audio": "aGk="}, {"type": "speech.audio.done"}, named=False),
     # Gemini Live over HTTP: https://ai.google.dev/api/live. Its usage metadata are not those of generateContent.
     "gemini-live": stream(
         {"setupComplete": {}},

@@ -6,6 +6,7 @@ deltas.py     declarations of plain deltas; typed_deltas.py: their types
 A module for each format:
 
 openai_chat.py openai_completions.py openai_responses.py openai_realtime.py   OpenAI's formats; openai_usage.py: their usage
+openai_media.py   OpenAI's transcription, speech and images
 openai_chat_tables.py   how servers of OpenAI chat differ
 anthropic_messages.py anthropic_completions.py   Anthropic's
 gemini.py gemini_interactions.py   Google's
@@ -41,6 +42,7 @@ from streamgauge.core.dialects.llama_cpp_native import LlamaCppNative
 from streamgauge.core.dialects.ollama import Ollama
 from streamgauge.core.dialects.openai_chat import OpenAIChat
 from streamgauge.core.dialects.openai_completions import OpenAICompletions
+from streamgauge.core.dialects.openai_media import OpenAIImages, OpenAISpeech, OpenAITranscription
 from streamgauge.core.dialects.openai_realtime import OpenAIRealtime
 from streamgauge.core.dialects.openai_responses import OpenAIResponses
 from streamgauge.core.dialects.replicate import Replicate
@@ -75,6 +77,9 @@ DIALECTS: tuple[Dialect, ...] = (
     WorkersAI(),
     Triton(),
     OpenAIRealtime(),
+    OpenAITranscription(),
+    OpenAISpeech(),
+    OpenAIImages(),
 )
 
 BY_NAME: dict[str, Dialect] = {dialect.name: dialect for dialect in DIALECTS}
@@ -88,10 +93,6 @@ OTHER = "other"
 _NOT_LLM: tuple[tuple[str, str], ...] = (
     ("jsonrpc", ""),  # Model Context Protocol, streamable HTTP (JSON-RPC 2.0)
     ("object", "thread"),  # OpenAI assistants: thread, thread.run, thread.message.delta
-    ("type", "transcript.text."),  # OpenAI audio transcription
-    ("type", "speech.audio."),  # OpenAI speech
-    ("type", "image_generation."),  # OpenAI images
-    ("type", "image_edit."),
 )
 
 # Members of messages of Gemini Live.
