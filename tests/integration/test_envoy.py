@@ -109,6 +109,62 @@ def _port_of(url: str) -> int:
     return int(url.rsplit(":", 1)[1])
 
 
+# What Envoy ends by itself.
+
+LIMITED = ("timeout: 0s}", "timeout: 0.5s}")
+IDLE = ("stat_prefix: llm", "stat_prefix: llm\n          stream_idle_timeout: 0.5s")
+
+
+@pytest.mark.parametrize(
+    ("change", "case", "outcome", "status", "code"),
+    [
+        (LIMITED, "silent", "timeout", None, None),
+        (LIMITED, "left", "timeout", 200, None),
+        (IDLE, "silent", "timeout", None, "idle_timeout"),
+        (IDLE, "left", "timeout", 200, "idle_timeout"),
+    ],
+    ids=["no-head-in-time", "no-end-in-time", "no-head-for-too-long", "nothing-for-too-long"],
+)
+def test_what_envoy_ends_by_itself(
+    change: tuple[str, str], case: str, outcome: str, status: int | None, code: str | None, tmp_path: Path
+) -> None:
+    port = free_port()
+    with (
+        simulated.Provider({**SCRIPTS, "silent": silent}) as provider,
+        envoy_tap(tmp_path, port) as tap,
+        Envoy(tmp_path, _port_of(provider.url), port, change) as envoy,
+    ):
+        asyncio.run(client.talk(envoy.url, [client.request(PATH, case=case)]))
+        [record] = tap.wait_for_records(1)
+    assert (record["outcome"], record["status_code"]) == (outcome, status)
+    assert (record["error"]["phase"], record["error"]["code"]) == ("transport", code)
+
+
+async def silent(exchange: simulated.Exchange) -> None:
+    """Never answers."""
+    await exchange.left_within(None)
+
+
+def test_an_upstream_that_refuses_is_no_answer_of_the_upstream(tmp_path: Path) -> None:
+    """The client gets Envoy's 503; the record says that none came from the upstream."""
+    port = free_port()
+    with envoy_tap(tmp_path, port) as tap, Envoy(tmp_path, free_port(), port) as envoy:
+        received = asyncio.run(client.talk(envoy.url, [client.request(PATH, case="whole")]))
+        [record] = tap.wait_for_records(1)
+    assert received.status == 503
+    assert (record["outcome"], record["status_code"], record["error"]["code"]) == ("upstream_reset", None, "refused")
+
+
+def test_a_refusal_of_envoy_is_what_the_client_got(tmp_path: Path) -> None:
+    port = free_port()
+    no_route = ('match: {prefix: "/"}', 'match: {prefix: "/elsewhere"}')
+    with envoy_tap(tmp_path, port) as tap, Envoy(tmp_path, free_port(), port, no_route) as envoy:
+        received = asyncio.run(client.talk(envoy.url, [client.request(PATH, case="whole")]))
+        [record] = tap.wait_for_records(1)
+    assert received.status == 404
+    assert (record["outcome"], record["status_code"]) == ("http_error", 404)
+
+
 # Request ids.
 
 ONE_ID = "x-request-id: the-same\r\n"

@@ -1,4 +1,6 @@
-"""What an entry of the access log says of an exchange's end. Flags and texts are those that Envoy 1.40 wrote in tests."""
+"""What an entry of the access log says of an exchange's end, by Envoy's documents. tests/integration/test_envoy.py has the
+flags that a real Envoy writes there: DC, UC, UPE, UF, UT, SI.
+"""
 
 import pytest
 
