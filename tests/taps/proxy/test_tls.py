@@ -249,6 +249,7 @@ def test_a_websocket_through_two_tls_connections(tmp_path: Path, pki: Pki, leave
         one.sendall(receive(one, len(sent)))
         if leaves == "upstream":
             one.sendall(last)
+            assert isinstance(one, ssl.SSLSocket)
             with contextlib.suppress(OSError):
                 one.unwrap()  # sends close_notify; the relay may close at once
             return
