@@ -236,9 +236,9 @@ def start_tap(
     flags = [flag for one in given for flag in ("--upstream", one)]
     with start(name, [*flags, *places, *options], data_dir, environment, python=python) as running:
         wait_until_ready(running)
-        address = re.search(r": http://([^/\s]+)\S* -> ", running.log)
+        address = re.search(r": (https?://[^/\s]+)\S* -> ", running.log)
         assert address, running.log
-        running.url = f"http://{address[1]}"
+        running.url = address[1]
         yield running
 
 
