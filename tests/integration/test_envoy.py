@@ -259,20 +259,19 @@ def test_n2_the_traffic_is_as_without_a_tap(what: signal.Signals | None, tmp_pat
                 lambda: envoy.stats("cluster.streamgauge.")["cluster.streamgauge.upstream_rq_active"] == 0, "no call"
             )
             _continue(pid)
-            records = records_once_recorded(tap, envoy, "big", 2 if what is signal.SIGSTOP else 0)
-            cut = [record["integrity"]["reasons"] for record in records if record["outcome"] == "abandoned"]
-            assert all("no_end" in reasons for reasons in cut)
+            records = records_once_recorded(tap, envoy, "big")
+            # Of a stream whose report was cut off, nothing is concluded.
+            assert {record["outcome"] for record in records} <= {"completed", "abandoned"}
+            assert all("no_end" in one["integrity"]["reasons"] for one in records if one["outcome"] == "abandoned")
 
 
-def records_once_recorded(tap: Running, envoy: Envoy, case: str, cut: int | None = None) -> list[dict[str, Any]]:
-    """Asks until a stream is recorded as completed, and others as cut: a tap that starts, or was stopped, does not capture
-    at once.
-    """
+def records_once_recorded(tap: Running, envoy: Envoy, case: str) -> list[dict[str, Any]]:
+    """Asks until a stream is recorded as completed: a tap that starts, or was stopped, does not capture at once."""
     deadline = time.monotonic() + PATIENCE_S
     while True:
         records = tap.records()
         outcomes = Counter(record["outcome"] for record in records)
-        if outcomes["completed"] and cut in (None, outcomes["abandoned"]):
+        if outcomes["completed"]:
             return records
         assert time.monotonic() < deadline, outcomes
         [received] = ask_all(envoy.url, [case])
