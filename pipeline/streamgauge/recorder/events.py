@@ -14,7 +14,7 @@ from streamgauge.core.formats.sse import (
     write_event,
     write_tail,
 )
-from streamgauge.core.masking.masker import Masker
+from streamgauge.core.masking.masker import RPC_MARK, Masker
 from streamgauge.recorder.budget import Budget
 
 # An unfinished event is charged to the budget of all streams from this size on (bytes). Nearly all events are smaller,
@@ -145,8 +145,9 @@ class MaskedEvents:
         return [b"".join(islice(every, piece.count(b"\n\n"))) for piece in pieces]
 
     def _passes(self, pieces: Sequence[bytes]) -> bool:
-        """Whether the pieces pass unchanged: with full capture, if they are canonical events."""
-        events = canonical_events_of(pieces) if self._masker.full and self._decoder.idle else 0
+        """Whether the pieces pass unchanged: with full capture, if they are canonical events, and none is of JSON-RPC."""
+        may_pass = self._masker.full and self._decoder.idle and not any(RPC_MARK in piece for piece in pieces)
+        events = canonical_events_of(pieces) if may_pass else 0
         self.events += events
         return events > 0
 

@@ -2,7 +2,8 @@
 
 Structure, token events and the number of decoded code points are preserved, so that a record made from a masked capture
 equals one from a full capture in all but `arguments_valid`. With full capture events pass unchanged; the values that a
-record shows of them pass through the same filters (`safe_values.py`).
+record shows of them pass through the same filters (`safe_values.py`). Messages of JSON-RPC (Model Context Protocol,
+Agent2Agent) are masked with full capture, too: no record is made of them, so their contents are of no use (decision 62).
 """
 
 import copy
@@ -40,6 +41,8 @@ _BRACE = ord("{")
 _TEXT_EVENTS = frozenset(name for dialect in DIALECTS for name in dialect.text_events)
 # Replaces data that is not JSON. The replacement does not parse either.
 _UNPARSABLE = b"masked"
+# The name of the member that each message of JSON-RPC 2.0 has, as JSON.
+RPC_MARK = b'"jsonrpc"'
 # What `_kept` returns for an event whose data stays unchanged.
 _UNCHANGED = msgspec.Raw(b"")
 
@@ -147,15 +150,16 @@ class Masker:
     def mask(self, events: Sequence[Event]) -> list[Event]:
         """The events in the form that may be stored. One call for many events takes less time than a call for each."""
         if self.full:
-            return list(events)
+            return [self._masked_event(event) if _is_rpc_event(event) else event for event in events]
         values = parse_each([_json_of(event) or b"null" for event in events])
         kept = list(map(self._kept, events, values))
         return list(map(_masked, events, encoded_each(kept)))
 
     def event(self, event: Event) -> Event:
         """The event in the form that may be stored."""
-        if self.full:
-            return event
+        return event if self.full and not _is_rpc_event(event) else self._masked_event(event)
+
+    def _masked_event(self, event: Event) -> Event:
         data = _json_of(event)
         value = None if data is None else parse(data)
         return _masked(event, encoded(self._kept(event, value)))
@@ -191,7 +195,7 @@ class Masker:
         value = parse(raw)
         if value is UNPARSED:
             return None
-        if self.full:
+        if self.full and not (RPC_MARK in raw and _is_rpc(value)):
             return raw
         return encoded([self._answer(answer) for answer in value] if isinstance(value, list) else self._answer(value))
 
@@ -240,6 +244,19 @@ class Masker:
         if dialect is not self._shown:
             self._changes += 1
             self._shown, self._frame = dialect, None
+
+
+def _is_rpc_event(event: Event) -> bool:
+    """Whether an event has a message of JSON-RPC, in its data or in a field beside it."""
+    contents = (event.data, event.error, event.bare)
+    return any(content is not None and RPC_MARK in content and _is_rpc(parse(content)) for content in contents)
+
+
+def _is_rpc(value: object) -> bool:
+    """Whether a value is a message of JSON-RPC, or a batch with one, that no dialect recognises."""
+    if isinstance(value, list):
+        return any(isinstance(one, dict) and _is_rpc(one) for one in value)
+    return isinstance(value, dict) and "jsonrpc" in value and recognised("", value) is recognised_body(value) is None
 
 
 def _masked(event: Event, data: bytes) -> Event:
