@@ -22,6 +22,7 @@ from streamgauge.recorder.protocol import (
 )
 from streamgauge.settings.attributes import Attribute
 from streamgauge.spool.read_counters import Counters, Incident, read_balance, read_incidents
+from streamgauge.taps.proxy.capture_gate import MAX_HELD_BODY
 from tests.taps.proxy.rig import (
     EVENTS,
     PATIENCE_S,
@@ -123,6 +124,31 @@ def test_any_other_path_is_captured_only_with_an_event_stream(tmp_path: Path) ->
     assert arrived(messages) == SSE
     assert (only(messages, RequestSent).body_bytes, only(messages, RequestSent).whole) == (6, False)
     assert read_balance(tmp_path / "counters").seen == sum(isinstance(message, ResponseRead) for message in messages)
+
+
+@pytest.mark.parametrize(
+    ("target", "size", "is_reported"),
+    [
+        (b"/v1/audio/speech", MAX_HELD_BODY, True),
+        (b"/v1/images/generations?a=b", 9, True),
+        (b"/v1/audio/speech", MAX_HELD_BODY + 1, False),
+        (b"/v1/audio/transcriptions", 9, False),
+        (b"/mcp", 9, False),
+    ],
+)
+def test_the_body_that_alone_names_the_model_is_reported_with_an_event_stream(
+    tmp_path: Path, target: bytes, size: int, is_reported: bool
+) -> None:
+    with exchange_rig(tmp_path, answering(JSON, SSE)) as (relay, _, recorder), relay.connect() as client:
+        for answer in (JSON, SSE):
+            client.sendall(post(target, b"s" * size))
+            assert receive(client, len(answer)) == answer
+        messages = recorder.ended()
+    assert arrived(messages) == SSE
+    assert len([message for message in messages if isinstance(message, RequestStarted)]) == 1
+    bodies = b"".join(message.data for message in messages if isinstance(message, RequestBody))
+    assert bodies == (b"s" * size if is_reported else b"")
+    assert only(messages, RequestSent).whole is is_reported
 
 
 def test_the_reads_before_a_late_head_keep_their_stamps(tmp_path: Path) -> None:

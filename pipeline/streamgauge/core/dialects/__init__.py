@@ -154,6 +154,16 @@ def endpoint_of(method: str, target: str) -> str | None:
     return None
 
 
+# Endpoints whose response gets a record only if it is a stream of events, of which only the request names the model: OpenAI's
+# speech and images. Transcriptions and edits of images are left out: their requests are no JSON.
+_NAMES_MODEL = re.compile(r"/(?:audio/speech|images/generations)/?\Z")
+
+
+def names_model_alone(method: str, target: str) -> bool:
+    """Whether a request is to no LLM endpoint, but its body has the model of a stream that may be its response."""
+    return method == "POST" and _NAMES_MODEL.search(target.partition("?")[0]) is not None
+
+
 def dialect_of_endpoint(endpoint: str | None) -> Dialect | None:
     """The dialect that an endpoint template hints at; None if it hints at none."""
     return None if endpoint is None else _BY_ENDPOINT.get(endpoint)
@@ -245,6 +255,7 @@ __all__ = [
     "error_in",
     "is_foreign",
     "is_whole",
+    "names_model_alone",
     "recognised",
     "recognised_body",
 ]

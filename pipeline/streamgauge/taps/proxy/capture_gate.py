@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.core.dialects import WEBSOCKET, endpoint_of
+from streamgauge.core.dialects import WEBSOCKET, endpoint_of, names_model_alone
 from streamgauge.core.http1.head import names_stream
 from streamgauge.recorder.exchange_capture import CaptureClient, ConnectedClient, ExchangeCapture, kept_headers
 from streamgauge.recorder.fair_shares import Party
@@ -22,6 +22,9 @@ from streamgauge.spool.read_counters import DropReason
 from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.proxy.request import Outgoing, Request
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
+
+# How much of a request's body is kept until its response shows whether it is captured (bytes): a prompt, and its parameters.
+MAX_HELD_BODY = 64 * 1024
 
 # The status with which a server refuses the protocol of a WebSocket (RFC 9110, 15.5.22).
 _NO_WEBSOCKET = 426
@@ -74,8 +77,8 @@ class CaptureGate:
     counts as captured, or as not captured by a reason. `websocket`: the capture of a WebSocket that the upstream accepted.
     """
 
-    __slots__ = ("_body", "_client", "_early", "_early_bytes", "_request", "_sent", "capture", "counted", "waits",
-                 "websocket")  # fmt: skip
+    __slots__ = ("_body", "_client", "_early", "_early_bytes", "_held", "_may_hold", "_request", "_sent", "capture",
+                 "counted", "waits", "websocket")  # fmt: skip
 
     def __init__(self, client: ConnectedClient, request: CapturedRequest) -> None:
         self.capture: ExchangeCapture | None = None
@@ -84,6 +87,8 @@ class CaptureGate:
         self._client = client
         self._request = request
         self._body: list[bytes] | None = []  # unreported pieces of the request's body; None after `begin`
+        self._held: list[bytes] = []  # pieces of the request's body, while `waits`
+        self._may_hold = 0  # bytes
         self._early: list[tuple[int, bytes]] = []
         self._early_bytes = 0
         self._sent: tuple[int, int | None, int] | None = None
@@ -94,9 +99,20 @@ class CaptureGate:
             self._body += [data] if data else []
         elif self.capture is not None:
             self.capture.request_body(data)
+        elif self.waits:
+            self._hold(data)
+
+    def _hold(self, data: bytes) -> None:
+        """Keeps a piece while `waits`. A body that is too long is discarded: its capture then has none."""
+        self._may_hold -= len(data)
+        if self._may_hold >= 0:
+            self._held.append(data)
+        else:
+            self._held, self._may_hold = [], 0
 
     def lose_request_body(self) -> None:
         """Reports that a piece of the request's body was not captured."""
+        self._held, self._may_hold = [], 0
         if self.capture is not None:
             self.capture.lose_request_body()
 
@@ -108,6 +124,9 @@ class CaptureGate:
         method, target = self._method_and_target()
         if self._request.request.is_handshake or endpoint_of(method, target) is None:
             self.waits = True
+            self._may_hold = MAX_HELD_BODY if names_model_alone(method, target) else 0
+            for piece in body:
+                self._hold(piece)
             return
         capture = self._start(method, target)
         for piece in body:
@@ -130,10 +149,11 @@ class CaptureGate:
         if framing.status is None and framing.fault is None and self._early_bytes < MAX_RESPONSE_HEAD:
             return
         early, self._early, self.waits = self._early, [], False
+        held, self._held = self._held, []
         if self._request.request.is_handshake:
             self._decide_handshake(early, framing)
         elif names_stream((framing.content_type,)):
-            self._start_late(early)
+            self._start_late(early, held)
         elif framing.status is not None or framing.fault is None:
             self.count_uncaptured(why_not_captured(self._method_and_target()[1], (framing.content_type,)))
 
@@ -162,9 +182,11 @@ class CaptureGate:
             self.waits = False
             self._start_late([])
 
-    def _start_late(self, early: list[tuple[int, bytes]]) -> None:
+    def _start_late(self, early: list[tuple[int, bytes]], held: Sequence[bytes] = ()) -> None:
         """Starts the capture with what has come so far."""
         capture = self._start(*self._method_and_target())
+        for piece in held:
+            capture.request_body(piece)
         if self._sent is not None:
             capture.request_sent(*self._sent)
         for read in early:
