@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts draw-dashboards help demo site t test test-fast test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-causes bench-core bench-envoy bench-first-token bench-inprocess bench-ledger bench-packets bench-page bench-pump bench-recorder bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels sbom
+.PHONY: alerts clients draw-dashboards help demo site t test test-fast test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-causes bench-core bench-envoy bench-first-token bench-inprocess bench-ledger bench-packets bench-page bench-pump bench-recorder bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels sbom
 
 PYTHON ?= python3
 VENV := .venv
@@ -164,6 +164,11 @@ scale: $(INSTALLED)  ## what a stream costs, and the tested limits, written into
 alerts: $(INSTALLED)  ## one outage after the other under a real Prometheus and Alertmanager: which alert comes (nine minutes)
 	./scripts/install_packages 'prometheus prometheus-alertmanager' promtool prometheus amtool prometheus-alertmanager
 	STREAMGAUGE_ALERTS=1 $(BIN)/python -m tests.kafka_broker $(BIN)/pytest -q -s tests/dashboards/test_outages.py
+
+# In a network namespace, so that no client asks another host.
+clients: $(INSTALLED)  ## real clients with and without a tap, written into docs/compatibility.md (ten minutes, 1 GB; needs npm and root)
+	./scripts/install_clients build/clients
+	unshare --net sh -c 'ip link set lo up && exec $(BIN)/python -m bench.clients --document docs/compatibility.md'
 
 draw-dashboards: $(INSTALLED)  ## draw the dashboards with Grafana's own components into build/dashboards (five minutes; needs npm)
 	$(BIN)/python -m tests.dashboards.draw build/dashboards

@@ -1,12 +1,14 @@
 """A client in one conversation with the scripted model, directly and through a tap, by turns; and what differs."""
 
 import json
+import math
 import os
 import re
+import ssl
 import statistics
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -21,10 +23,12 @@ from tests.running import CLEAN, Running, start_up, wait_for
 DRIVE = Path(__file__).with_name("drive.py")
 # The most that a tap may add to a conversation (seconds).
 MAX_ADDED_S = 0.05
+# How often an interval of the added time may miss it.
+_DOUBT = 0.05
 # How long a client may take for all its rounds (seconds).
-PATIENCE_S = 120
+PATIENCE_S = 300
 # Clients that speak WebSocket, and those that need https: botocore sends a bearer key to nothing else.
-WEBSOCKET = frozenset({"openai responses.connect", "openai realtime.connect"})
+WEBSOCKET = frozenset({"openai responses.connect", "openai realtime.connect", "Codex CLI, WebSocket"})
 TLS = frozenset({"boto3 bearer"})
 HOOK = "boto3 hook"
 # No client asks another host, nor reads the credentials of the user who runs it.
@@ -51,54 +55,85 @@ class Way(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One run of a client. `seen`: objects and errors as the client gave them; `seconds`: of each round."""
+    """One run of a client. `seen`: objects and errors as the client gave them."""
 
     version: str
     seen: Any
     warnings: list[str]
     requests: int
-    seconds: list[float]
 
 
 class Comparison(NamedTuple):
-    """Runs of a client, in pairs: directly, and through the tap. `records`: of the tap's runs."""
+    """A client directly and through the tap.
 
-    direct: list[Run]
-    tapped: list[Run]
+    `seconds`: pairs of conversations, one each way, that one process had one after the other; `records`: of the tap.
+    """
+
+    direct: Run
+    tapped: Run
+    seconds: list[tuple[float, float]]
     records: int
 
     @property
     def differences(self) -> list[str]:
         """What of output, requests and warnings differs; empty if nothing does."""
-        pairs = list(zip(self.direct, self.tapped, strict=True))
-        return [
-            name
-            for name in ("seen", "requests", "warnings")
-            if any(getattr(alone, name) != getattr(tapped, name) for alone, tapped in pairs)
-        ]
-
-    def median_s(self, runs: list[Run]) -> float:
-        """The median conversation of these runs (seconds), each run's first one left out: it imports the client's parts."""
-        return statistics.median(second for run in runs for second in run.seconds[1:])
+        names = ("seen", "requests", "warnings")
+        return [name for name in names if getattr(self.direct, name) != getattr(self.tapped, name)]
 
     @property
-    def added_s(self) -> float:
-        """What the tap adds to the median conversation (seconds)."""
-        return self.median_s(self.tapped) - self.median_s(self.direct)
+    def direct_s(self) -> float:
+        """The median conversation without the tap (seconds)."""
+        return statistics.median(alone for alone, _ in self.seconds)
+
+    @property
+    def added(self) -> "Added":
+        """What the tap adds to a conversation."""
+        return added_by([tapped - alone for alone, tapped in self.seconds])
 
     @property
     def least_added_s(self) -> float:
-        """The same of the fastest conversations: what other work on the machine adds by chance is in neither."""
-        fastest = [min(second for run in runs for second in run.seconds[1:]) for runs in (self.tapped, self.direct)]
-        return fastest[0] - fastest[1]
+        """What it adds to the fastest one (seconds): what other work on the machine adds by chance is in neither."""
+        return min(tapped for _, tapped in self.seconds) - min(alone for alone, _ in self.seconds)
+
+
+class Added(NamedTuple):
+    """The median of differences (seconds), and the bounds between which the true median is with 95 % confidence.
+
+    With fewer than six differences there are none with this confidence: they are infinite.
+    """
+
+    median: float
+    low: float
+    high: float
+
+    @property
+    def within_limit(self) -> bool | None:
+        """Whether it is at most MAX_ADDED_S; None if the differences vary too much to tell."""
+        if self.high <= MAX_ADDED_S:
+            return True
+        return False if self.low > MAX_ADDED_S else None
+
+
+def added_by(differences: Sequence[float]) -> Added:
+    """The interval of the sign test: it assumes nothing of how the differences are distributed."""
+    ordered, count = sorted(differences), len(differences)
+    outside, chance = 0, 2 * 0.5**count
+    while chance <= _DOUBT:
+        outside += 1
+        chance += 2 * math.comb(count, outside) * 0.5**count
+    bounds = (ordered[outside - 1], ordered[-outside]) if outside else (-math.inf, math.inf)
+    return Added(statistics.median(ordered), *bounds)
 
 
 @contextmanager
-def ways(name: str, folder: Path) -> Iterator[tuple[Way, Way, Running]]:
-    """The way of a client to the model alone, the one through a tap, and the tap. Each has a model of its own."""
+def ways(name: str, folder: Path, turns: int) -> Iterator[tuple[Way, Way, Running]]:
+    """The way of a client to the model alone, the one through a tap, and the tap. Each has a model of its own.
+
+    `turns`: how often the model calls a tool before it responds with text.
+    """
     with ExitStack() as stack:
         if name in WEBSOCKET:
-            alone, behind = (stack.enter_context(websocket_model()) for _ in range(2))
+            alone, behind = (stack.enter_context(websocket_model(turns)) for _ in range(2))
             up = stack.enter_context(start_up({"one": behind.url}, folder / "data"))
             yield Way(alone.url, {}, lambda: alone.requests), Way(f"{up.url}/one", {}, lambda: behind.requests), up
             return
@@ -107,13 +142,13 @@ def ways(name: str, folder: Path) -> Iterator[tuple[Way, Way, Running]]:
         context = None
         if name in TLS:
             context, options, environment = _certified(folder)
-        served = stack.enter_context(Provider(scripted(), tls=context))
-        hidden = stack.enter_context(Provider(scripted()))
+        served = stack.enter_context(Provider(scripted(turns), tls=context))
+        hidden = stack.enter_context(Provider(scripted(turns)))
         up = stack.enter_context(start_up({"one": hidden.url}, folder / "data", *options))
         tapped = f"{up.url}/one"
         if name == HOOK:
             environment = _SIGNED
-            hook = {**environment, "STREAMGAUGE_DATA_DIR": str(up.data_dir)}
+            hook = {**environment, "STREAMGAUGE_DATA_DIR": str(up.data_dir), "HOOKED_URL": hidden.url}
             yield _way(served.url, environment, served), _way(hidden.url, hook, hidden), up
         else:
             yield _way(served.url, environment, served), _way(tapped, environment, hidden), up
@@ -123,10 +158,8 @@ def _way(url: str, environment: Mapping[str, str], provider: Provider) -> Way:
     return Way(url, environment, lambda: len(provider.exchanges))
 
 
-def _certified(folder: Path) -> tuple[Any, list[str], dict[str, str]]:
+def _certified(folder: Path) -> tuple[ssl.SSLContext, list[str], dict[str, str]]:
     """For a model and a tap with TLS: the model's context, the tap's options, and what a client of AWS needs."""
-    import ssl
-
     authority = trustme.CA()
     certificate = authority.issue_cert("127.0.0.1")
     context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
@@ -138,40 +171,56 @@ def _certified(folder: Path) -> tuple[Any, list[str], dict[str, str]]:
     return context, ["--tls-certificate", str(pem)], {**_BEARER, "AWS_CA_BUNDLE": str(trusted)}
 
 
-def run(command: list[str], way: Way) -> Run:
-    """Runs a driver to its end."""
-    before = way.requests()
-    variables = {**CLEAN, **ENVIRONMENT, **way.environment}
+def drive(command: Sequence[str], rounds: int, ways: Sequence[Way], folder: Path | None) -> tuple[Any, list[str]]:
+    """Runs a driver to its end, in a folder: what it told, and the lines of its stderr."""
+    environment = {name: value for way in ways for name, value in way.environment.items()}
     done = subprocess.run(
-        command,
-        env=variables,
+        [*command, str(rounds), *[way.url for way in ways]],
+        env={**CLEAN, **ENVIRONMENT, **environment},
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
         timeout=PATIENCE_S,
         check=False,
-        stdin=subprocess.DEVNULL,
     )
-    assert done.returncode == 0, done.stderr[-2000:]
-    told = json.loads(done.stdout.splitlines()[-1])
-    warnings = [_NUMBERS.sub("N", line) for line in done.stderr.splitlines()]
+    if done.returncode != 0:
+        raise RuntimeError(f"the driver ended with {done.returncode}: {done.stderr[-2000:]}")
+    return json.loads(done.stdout.splitlines()[-1]), done.stderr.splitlines()
+
+
+def run(command: Sequence[str], rounds: int, way: Way, folder: Path | None) -> Run:
+    """Runs a client in one way."""
+    before = way.requests()
+    told, errors = drive(command, rounds, [way], folder)
+    warnings = [_NUMBERS.sub("N", line.replace(way.url, "URL")) for line in errors]
     # An error may name the address that was asked.
     seen = json.loads(json.dumps(told["seen"]).replace(way.url, "URL"))
-    return Run(told["version"], seen, warnings, way.requests() - before, told["seconds"])
+    return Run(told["version"], seen, warnings, way.requests() - before)
 
 
 def compared(
-    name: str, folder: Path, *, runs: int = 1, rounds: int = 5, command: list[str] | None = None
+    name: str,
+    folder: Path,
+    command: Sequence[str] = (),
+    *,
+    rounds: int = 2,
+    timed: int = 9,
+    turns: int = 1,
+    installed: Path | None = None,
 ) -> Comparison:
-    """Runs a client by turns directly and through the tap. `command`: its driver, which gets URL and `rounds`."""
+    """Runs a client directly, through the tap, and then by turns.
+
+    `command`: its driver, which gets the rounds and URLs (default: drive.py in this environment). `timed`: how many pairs of
+    conversations are timed, after one in which a client imports its parts. `installed`: where the driver is run.
+    """
     command = command or [sys.executable, "-W", "default", str(DRIVE), name]
-    direct, tapped = [], []
     folder.mkdir(parents=True, exist_ok=True)
-    with ways(name, folder) as (alone, through, up):
-        for _ in range(runs):
-            direct.append(run([*command, alone.url, str(rounds)], alone))
-            tapped.append(run([*command, through.url, str(rounds)], through))
+    with ways(name, folder, turns) as (alone, through, up):
+        direct, tapped = (run(command, rounds, way, installed) for way in (alone, through))
+        told, _ = drive(command, timed + 1, (alone, through), installed)
         # A WebSocket has a record a response; the other messages of a client, and its handshake, have none.
-        least = runs * rounds * 2
+        least = (rounds + timed + 1) * (turns + 1)
         wait_for(lambda: up.recorded() >= least, f"{least} records")
         up.settled()
-        return Comparison(direct, tapped, up.recorded())
+        return Comparison(direct, tapped, list(zip(*told["seconds"], strict=True))[1:], up.recorded())

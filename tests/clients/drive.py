@@ -1,11 +1,12 @@
 """Runs one client in the scripted conversation, and prints what it saw. It imports nothing of this repository's tests, so
 that it runs in an environment of its own, beside any client:
 
-    python tests/clients/drive.py NAME URL ROUNDS
+    python tests/clients/drive.py NAME ROUNDS URL [URL]
 
-A round is a streamed question, the model's call of a tool, its result, and the streamed answer. After the rounds come two
-requests with an error: one that is refused, and one that clients repeat as often as they do by default. The last line of the
-output is a JSON object: `version`; `seen`, each object and error as the client gives it; `seconds` of each round.
+A round is a streamed question, the model's call of a tool, its result, and the streamed answer. With two URLs, each round
+is at one and then at the other, by turns first. After the rounds come two requests with an error: one that is refused, and
+one that clients repeat as often as they do by default. The last line of the output is a JSON object: `version`; `seen`, each
+object and error as the client gives it; `seconds`, of each URL those of each round.
 """
 
 import contextlib
@@ -264,14 +265,14 @@ def ollama(url: str) -> Iterator[Talk]:
 
 @contextlib.contextmanager
 def boto3(url: str) -> Iterator[Talk]:
-    """With a bearer key or signed, as the environment says; with STREAMGAUGE_DATA_DIR with the hook of the tap."""
+    """With a bearer key or signed, as the environment says; with the tap's hook at the URL that HOOKED_URL names."""
     import botocore.session
     from botocore.config import Config
 
     session = botocore.session.get_session()
     config = Config(retries={"total_max_attempts": 2, "mode": "standard"})
     client: Any = session.create_client("bedrock-runtime", "eu-central-1", endpoint_url=url, config=config)
-    if "STREAMGAUGE_DATA_DIR" in os.environ:
+    if os.environ.get("HOOKED_URL") == url:
         from streamgauge.taps.boto3 import tap
 
         tap(client)
@@ -381,18 +382,21 @@ CLIENTS: dict[str, tuple[Client, str]] = {
 }
 
 
-def main(name: str, url: str, rounds: int) -> None:
+def main(name: str, rounds: int, urls: list[str]) -> None:
     client, package = CLIENTS[name]
     seen: Seen = []
-    seconds: list[float] = []
-    with client(url) as talk:
+    seconds: list[list[float]] = [[] for _ in urls]
+    with contextlib.ExitStack() as stack:
+        talks = list(enumerate(stack.enter_context(client(url)) for url in urls))
         for _ in range(rounds):
-            begun = time.perf_counter()
-            seen.append(talk("m"))
-            seconds.append(time.perf_counter() - begun)
+            for place, talk in talks:
+                begun = time.perf_counter()
+                seen.append(talk("m"))
+                seconds[place].append(time.perf_counter() - begun)
+            talks.reverse()
         for model in ("refused", "busy"):
             try:
-                seen.append(talk(model))
+                seen.append(talks[0][1](model))
             except Exception as error:  # noqa: BLE001 - whatever an application would get
                 seen.append([type(error).__name__, str(error)])
     told = {"version": importlib.metadata.version(package), "seen": seen, "seconds": seconds}
@@ -400,4 +404,4 @@ def main(name: str, url: str, rounds: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], int(sys.argv[3]))
+    main(sys.argv[1], int(sys.argv[2]), sys.argv[3:])

@@ -53,8 +53,10 @@ class WebSocketModel:
             return [{"type": "error", "status": STATUS[model], "error": error}]
         # A response that follows another one has only the new results in its input.
         previous = asked.get("previous_response_id")
-        before = int(previous.rpartition("_")[2]) if previous else 0
-        return responses(Step(asked, self.turns, before), model)
+        step = Step(asked, self.turns, int(previous.rpartition("_")[2]) if previous else 0)
+        events = responses(step, model)
+        # A warm-up has no output.
+        return events if asked.get("generate", True) else [events[0], {**events[0], "type": "response.completed"}]
 
 
 def error_event(model: str) -> Event | None:
