@@ -58,7 +58,7 @@ CLIENTS = [
     ),
     *(Client(name, "npm") for name in ("openai-node", "vercel ai chat", "vercel ai responses")),
     *(
-        Client(name, "agent", rounds=1, timed=8, turns=TURNS)
+        Client(name, "agent", rounds=1, timed=6, turns=TURNS)
         for name in ("Codex CLI", "Codex CLI, WebSocket", "Claude Code")
     ),
 ]  # fmt: skip
