@@ -72,7 +72,7 @@ CASES = [
     (("up", "packets", "--inter"), ["--interface"]),
     (("up", "--capture", ""), ["masked", "full"]),
     (("ledger", "query", "--output", "j"), ["json", "jsonl"]),
-    (("replay", "--dialect", "openai-r"), ["openai-responses"]),
+    (("replay", "--dialect", "openai-resp"), ["openai-responses"]),
     (("--ver",), ["--version"]),
 ]
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 # The targets, repeated here: `targets` itself must only be imported while atheris instruments imports.
 NAMES = (
-    *("sse", "reader", "framing", "body", "response", "json_check", "json_text"),
+    *("sse", "reader", "aws_messages", "framing", "body", "response", "json_check", "json_text"),
     *("masker", "rate_limit", "usage", "stream", "log", "bundle", "recording", "invoice", "envoy", "gateway_log"),
 )
 

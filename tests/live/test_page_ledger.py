@@ -21,6 +21,7 @@ from tests.live.serving import Served, serving
 from tests.live.streams import SECOND, Process, segment, token
 from tests.live.test_page import UNKNOWN, opened, picture, texts, tile, until
 from tests.metrics.records import ABSENT, make_record, make_timing
+from tests.running import wait_for
 
 pytestmark = pytest.mark.slow
 
@@ -111,6 +112,8 @@ def test_the_first_screen_is_the_hour_beside_yesterday(browser: "Browser", serve
         assert tile(page, "Completed") == ["95.3 %", "yesterday 100.0 %", "2 broken", "1 left by the client"]
         assert tile(page, "Streams a minute")[2] == "64 streams in the last hour"
         assert tile(page, "Cost")[2] == "1.6 % of the streams with usage have no price"
+        # An update of the list replaces its rows.
+        wait_for(lambda: page.locator("#streams tbody tr").first.bounding_box() is not None, "a row of the list")
         last = page.locator("#tiles > div").last.bounding_box()
         first = page.locator("#streams tbody tr").first.bounding_box()
         assert last is not None

@@ -98,7 +98,9 @@ def test_a_partition_adds_what_it_does_with_each_message(monkeypatch: pytest.Mon
         began = time.now
         partition.start()
         for offset in range(5):
-            partition.put(SimpleNamespace(offset=offset, timestamp=1.0, key=None, value=b"x", partition=3, headers=()))
+            partition.put(
+                SimpleNamespace(offset=offset, timestamp=1.0, key=None, value=b"SG\x01x", partition=3, headers=())
+            )
         await partition.finish()
         partition.add_seconds()  # after its end: nothing more
 
