@@ -18,7 +18,7 @@ from typing import Any
 PROMPT = "Count the steps."
 # How long a round may take (seconds).
 PATIENCE_S = 100
-# Times, and names that an agent makes anew in each run.
+# Times, and names that an agent makes again in each run.
 VOLATILE = frozenset(
     {
         "cwd",

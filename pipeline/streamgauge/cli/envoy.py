@@ -89,7 +89,9 @@ async def _run(
     async with running_tap(settings, to, process, capturing=capturing, shows_streams=shows_streams) as tap:
         say(f"{command}: Envoy reports to {address} (gRPC, without TLS)")
         if not is_loopback(settings.listen.host):
-            say(f"{command}: whoever reaches {address} can write streams into the records: let only Envoy reach it")
+            say(
+                f"{command}: each client that reaches {address} can write streams into the records: let only Envoy reach it"
+            )
         say(f"{command}: {tap.pages}, data in {settings.data_dir}")
         await stop.wait()
         say_stopping(command, settings)

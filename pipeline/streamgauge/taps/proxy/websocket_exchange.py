@@ -4,7 +4,7 @@ HANDSHAKE --101--> OPEN --either side ends--> OVER. Any other status is passed o
 connection ends after it: what the client has sent behind its handshake is neither frames nor a request that is known as one.
 
 From the handshake on, this client connection and this upstream connection belong to each other and end together. What the
-client sends before 101 waits here, and reaches only this upstream, or nobody.
+client sends before 101 waits here, and reaches no other upstream.
 """
 
 import time
