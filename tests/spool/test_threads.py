@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from streamgauge.spool import NewRow, Spool
+from streamgauge.spool import Failure, NewRow, Spool
 from streamgauge.spool.file import BUSY_S, insert
 from streamgauge.spool.read_counters import Counters, read_balance
 
@@ -114,3 +114,21 @@ def test_rows_are_put_and_delivered_by_two_threads_at_once(spool: Spool, tmp_pat
     assert values == [b"a", b"b", *(b"%d" % number for number in range(count))]
     assert spool.waiting().reads == 0
     assert read_balance(tmp_path / "counters").delivered == count + 2
+
+
+@pytest.mark.parametrize("attempt", range(10))
+def test_connections_that_open_a_missing_file_at_once_open_the_same_file(attempt: int, tmp_path: Path) -> None:
+    """Another connection may have the file locked for a moment; no connection takes a half-made file for a damaged one."""
+    start = threading.Barrier(4)
+    failures: list[Failure | None] = []
+
+    def open_one() -> None:
+        one = Spool(tmp_path / "spool.sqlite")
+        start.wait()
+        one.totals()
+        failures.append(one.failure)
+        one.close()
+
+    assert ended(*[open_one] * 4)
+    assert set(failures) <= {None, Failure.BUSY}
+    assert not list(tmp_path.glob("*.damaged-*"))

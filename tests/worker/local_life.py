@@ -75,6 +75,10 @@ class Life:
             self.now += LATER_S
             self.loop.step(self.now)
 
+    def put(self, *bundles: Bundle) -> None:
+        """Put bundles while the loop runs on its own thread. The spool has one connection, so this uses that of the loop."""
+        assert self.spool.put([new_row(bundle) for bundle in bundles]).failure is None
+
     def end(self) -> None:
         """What a kill does to its files: they are closed as they are."""
         self.state.close()

@@ -29,7 +29,6 @@ from tests.worker.local_life import (
     Killed,
     Life,
     deadletters,
-    new_row,
     put,
     records,
     undisturbed,
@@ -275,7 +274,7 @@ def run_until_stopped(life: Life, finish_s: float, before_stop: Callable[[], obj
 
 
 def test_a_stop_finishes_what_is_there(life: Life, data_dir: Path) -> None:
-    run_until_stopped(life, 60, lambda: put(data_dir, *whole(50)))
+    run_until_stopped(life, 60, lambda: life.put(*whole(50)))
     assert len(records(data_dir)) == 50
     assert waiting(data_dir) == 0
 
@@ -285,7 +284,7 @@ def test_a_row_ends_the_wait_for_rows(life: Life, data_dir: Path, monkeypatch: p
 
     def put_one() -> None:
         time.sleep(0.1)  # by then it waits
-        life.spool.put([new_row(bundle) for bundle in whole(1)])
+        life.put(*whole(1))
         deadline = time.monotonic() + 60
         while not records(data_dir):
             assert time.monotonic() < deadline
@@ -312,7 +311,7 @@ def test_a_failure_and_its_end_are_logged_once(life: Life, data_dir: Path) -> No
     life.refusals = ["the ledger is away"] * 3
 
     def until_stored() -> None:
-        put(data_dir, *whole(4))
+        life.put(*whole(4))
         deadline = time.monotonic() + 60
         while len(records(data_dir)) < 4:
             assert time.monotonic() < deadline

@@ -94,12 +94,17 @@ def open_spool(path: Path) -> sqlite3.Connection:
     Raises one of FAULTS.
     """
     if not path.exists():
-        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        try:
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        except FileExistsError:  # another connection has just made it
+            if not path.exists():  # a link to a missing file
+                raise
     connection = _connect(path)
     try:
-        if connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None:
+        if _is_empty(connection):
             with transaction(connection):
-                _make_tables(connection)
+                if _is_empty(connection):  # not filled by another connection since
+                    _make_tables(connection)
         layout = connection.execute("PRAGMA user_version").fetchone()[0]
         ours = connection.execute("PRAGMA application_id").fetchone()[0] == _APPLICATION
         if not ours or layout not in (_LAYOUT, _CONVERTED_LAYOUT):
@@ -174,6 +179,10 @@ def _connect(path: Path) -> sqlite3.Connection:
         # Some builds overwrite deleted data with zeros: twice the writing, for masked data. Free pages are reused.
         connection.execute("PRAGMA secure_delete=FAST").fetchall()
     return connection
+
+
+def _is_empty(connection: sqlite3.Connection) -> bool:
+    return connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchone() is None
 
 
 def _make_tables(connection: sqlite3.Connection) -> None:
