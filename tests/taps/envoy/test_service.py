@@ -5,7 +5,7 @@ import contextlib
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import grpc
 import grpc.aio
@@ -81,6 +81,13 @@ class Rig:
     @property
     def endings(self) -> list[Ending]:
         return [message.ending for message in self.client.messages if isinstance(message, ExchangeEnding)]
+
+
+class Details(NamedTuple):
+    """What gRPC knows of a call when it looks for its handler."""
+
+    method: str
+    invocation_metadata: tuple[()] = ()
 
 
 @contextlib.asynccontextmanager
@@ -191,6 +198,26 @@ def test_a_call_that_is_cancelled_lacks_what_the_log_has_more(passed_on: int, tm
         await made.log(log(entry("id-1", STARTED_NS, 15, body_bytes=passed_on)))
         assert made.endings == [Ending.CLIENT]
         assert made.client.dropped == ({DropReason.NOT_REPORTED: 1} if passed_on else {})
+
+    run(check, tmp_path)
+
+
+def test_a_report_that_is_given_up_before_any_of_it_is_read_is_counted(tmp_path: Path) -> None:
+    class Call:
+        """A call that Envoy resets while the tap waits for its first message."""
+
+        def invocation_metadata(self) -> list[tuple[str, str]]:
+            return [(UPSTREAM_METADATA, "vllm")]
+
+        async def read(self) -> bytes:
+            raise asyncio.CancelledError
+
+    async def check(made: Rig) -> None:
+        process = made.services.handlers()[0].service(Details(PROCESS)).stream_stream
+        with pytest.raises(asyncio.CancelledError):
+            await process(None, Call())
+        assert made.client.responses == {("vllm", NotCaptured.RECORDER_BEHIND): 1}
+        assert made.client.messages == []
 
     run(check, tmp_path)
 

@@ -98,6 +98,10 @@ class EnvoyServices:
         is_damaged = False
         try:
             is_damaged = not await self._read(exchange, context)
+        except asyncio.CancelledError:
+            if not exchange.begun:  # Envoy has given up its report, of which the tap was too late to read anything
+                self._reporting.client.count_response(exchange.upstream, NotCaptured.RECORDER_BEHIND)
+            raise
         finally:  # also if the handler was cancelled with its call
             now_ns = time.monotonic_ns()
             exchange.report_ended(now_ns, is_damaged=is_damaged)
