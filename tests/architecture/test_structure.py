@@ -146,6 +146,7 @@ EDGES: dict[str, set[str]] = {
     "taps/packets/privilege.py": set(),
     "taps/packets/process.py": set(),
     "taps/packets/ring.py": set(),
+    "taps/tap_process.py": set(),
     "taps/proxy/__main__.py": {"uvloop"},
     "taps/proxy/capture_gate.py": set(),
     "taps/proxy/client.py": set(),
@@ -399,6 +400,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "cli/packets.py": ("integration/test_packets.py",),
     "taps/packets/exchange.py": ("taps/packets/test_conversation.py",),
     "taps/packets/process.py": ("integration/test_packets.py",),
+    "taps/tap_process.py": ("integration/test_packets.py", "integration/test_envoy.py"),
     "taps/__init__.py": ("taps/contract/test_contract.py",),
     "recorder/batches.py": ("recorder/test_process.py",),
     "recorder/capture.py": ("recorder/test_recorder.py",),
@@ -674,7 +676,7 @@ def test_every_dialect_is_in_the_one_list() -> None:
 
 
 # Modules next to the taps that are not taps, but shared by two of them.
-BESIDE_TAPS = {"inprocess", "httpx_streams"}
+BESIDE_TAPS = {"inprocess", "httpx_streams", "tap_process"}
 
 
 def test_every_tap_is_in_the_one_list() -> None:

@@ -45,8 +45,18 @@ def listed(*elements: tuple[object, int], count: str = "tokenCount") -> list[dic
             },
             ({"image": 85, "audio": 0}, {}, {"image": 1120}),
         ),
+        (
+            {
+                "input_token_details": {
+                    "cached_tokens": 6, "text_tokens": 5, "audio_tokens": 15,
+                    "cached_tokens_details": {"text_tokens": 2, "audio_tokens": 4},
+                },
+                "output_token_details": {"text_tokens": 3, "audio_tokens": 20},
+            },
+            ({"text": 5, "audio": 15}, {"text": 2, "audio": 4}, {"text": 3, "audio": 20}),
+        ),
     ],
-)
+)  # fmt: skip
 def test_each_format_lists_its_modalities(raw: dict[str, Any], found: tuple[Any, Any, Any]) -> None:
     assert modalities_of(raw) == Modalities(*found)
 

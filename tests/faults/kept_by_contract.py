@@ -209,6 +209,9 @@ EVENTS = {
         response.status.' response.status_details.error.code.' response.status_details.error.type.'
         response.status_details.reason.' response.status_details.type.'
         response.usage.input_token_details.audio_tokens.# response.usage.input_token_details.cached_tokens.#
+        response.usage.input_token_details.cached_tokens_details.audio_tokens.#
+        response.usage.input_token_details.cached_tokens_details.image_tokens.#
+        response.usage.input_token_details.cached_tokens_details.text_tokens.#
         response.usage.input_token_details.image_tokens.# response.usage.input_token_details.text_tokens.#
         response.usage.input_tokens.# response.usage.output_token_details.audio_tokens.#
         response.usage.output_token_details.text_tokens.# response.usage.output_tokens.#

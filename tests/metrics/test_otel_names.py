@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from streamgauge.core.dialects import DIALECTS
 from streamgauge.core.record import Error
+from streamgauge.metrics.otel_names import OPERATIONS
 from streamgauge.metrics.prometheus import Metrics
 from tests.metrics.pages import read_page
 from tests.metrics.records import ABSENT, make_record, make_usage
@@ -106,3 +108,7 @@ def test_the_dialect_says_operation_and_provider(dialect: str | None) -> None:
     }.get(dialect or "", ("unknown", "unknown"))  # fmt: skip
     labels = {**CHAT, "gen_ai_operation_name": operation, "gen_ai_provider_name": provider}
     assert page.value(f"{CLIENT}_duration_seconds_count", **labels) == 1
+
+
+def test_each_dialect_has_an_operation_and_a_provider() -> None:
+    assert set(OPERATIONS) == {dialect.name for dialect in DIALECTS}

@@ -4,8 +4,7 @@ from streamgauge.core.formats.json_array import JsonArrayReader
 from streamgauge.core.formats.json_lines import JsonLinesReader
 from streamgauge.core.formats.sse import HALF_EVENT, MAX_EVENT_BYTES, Event, write_event, write_tail
 from streamgauge.core.masking.masker import Masker
-from streamgauge.recorder.budget import Budget
-from streamgauge.recorder.events import FREE_EVENT_BYTES
+from streamgauge.recorder.budget import FREE_EVENT_BYTES, Budget
 from streamgauge.recorder.framed_events import FramedEvents
 
 LINE = b'{"model":"m","message":{"content":"Secret"},"done":false}'

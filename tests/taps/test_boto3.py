@@ -36,7 +36,19 @@ from tests.taps import bedrock
 from tests.taps.asking import WHOLE, pausing
 from tests.taps.bedrock import ANSWER, CANARY, CONVERSED, INVOKED, MODEL, SHORT_TIMEOUT_S, ask, client
 from tests.taps.contract.written import written
-from tests.taps.proxy.rig import Handler, RawRecorder, RawUpstream, answering, arrived, kinds, only, receive_all, reset
+from tests.taps.proxy.rig import (
+    PATIENCE_S,
+    Handler,
+    RawRecorder,
+    RawUpstream,
+    answering,
+    arrived,
+    kinds,
+    only,
+    receive_all,
+    receive_request,
+    reset,
+)
 
 pytestmark = pytest.mark.slow
 
@@ -115,14 +127,31 @@ def test_a_stream_in_order(tmp_path: Path, recorder: RawRecorder) -> None:
 
 def test_each_read_has_its_time(tmp_path: Path, recorder: RawRecorder) -> None:
     whole = bedrock.stream(*CONVERSED)
-    begun, *pieces = (whole[: len(whole) - 40], whole[-40:-5], whole[-5:])
-    both_ways(tmp_path, events_of(), pausing(begun, *pieces))
-    reads = [message for message in recorder.ended() if isinstance(message, ResponseRead)]
-    assert len(reads) == len(CONVERSED)  # one a chunk, as urllib3 gives them
-    stamps = [read.at_ns for read in reads]
-    assert stamps[-1] is not None
-    assert stamps[-2] is not None
-    assert stamps[-1] - stamps[-2] > 20_000_000  # `pausing` waits between its pieces
+    has_begun = threading.Event()
+    sent_ns: list[int] = []
+
+    def handler(one: socket.socket) -> None:
+        if receive_request(one):
+            one.sendall(whole[:-40])
+            assert has_begun.wait(PATIENCE_S)
+            sent_ns.append(time.monotonic_ns())
+            one.sendall(whole[-40:])
+            receive_all(one)
+
+    def use(made: Any) -> list[Any]:
+        has_begun.clear()
+        seen = []
+        for number, event in enumerate(ask(made, "converse_stream")["stream"], 1):
+            seen.append(event)
+            if number == len(CONVERSED) - 1:
+                has_begun.set()
+        return seen
+
+    both_ways(tmp_path, use, handler)
+    stamps = [message.at_ns for message in recorder.ended() if isinstance(message, ResponseRead)]
+    assert len(stamps) == len(CONVERSED)  # one a chunk, as urllib3 gives them
+    assert stamps == sorted(stamps)  # type: ignore[type-var]
+    assert stamps[-2] < sent_ns[-1] < stamps[-1]  # type: ignore[operator]
 
 
 def record_of(messages: list[Message]) -> dict[str, Any]:

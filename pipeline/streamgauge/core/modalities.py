@@ -3,11 +3,12 @@
 Gemini               promptTokensDetails and toolUsePromptTokensDetails, cacheTokensDetails, candidatesTokensDetails (in
                      Gemini Live responseTokensDetails): lists of {modality, tokenCount}
 Gemini Interactions  input_tokens_by_modality, tool_use_..., cached_..., output_...: lists of {modality, tokens}
-OpenAI               prompt_tokens_details and completion_tokens_details (in Responses input_... and output_...):
-                     text_tokens, image_tokens, video_tokens, audio_tokens
+OpenAI               prompt_tokens_details and completion_tokens_details (in Responses input_... and output_..., in
+                     Realtime and transcription input_token_details and output_token_details): text_tokens,
+                     image_tokens, video_tokens, audio_tokens; in Realtime the first has cached_tokens_details with the same
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from streamgauge.core.safe_values import whole_number
@@ -29,8 +30,9 @@ _INPUT = (
 _CACHED = ("cacheTokensDetails", "cached_tokens_by_modality")
 _OUTPUT = ("candidatesTokensDetails", "responseTokensDetails", "output_tokens_by_modality")
 _COUNTS = ("tokenCount", "tokens")
-_INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details")
-_OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details")
+_INPUT_DETAILS = ("prompt_tokens_details", "input_tokens_details", "input_token_details")
+_OUTPUT_DETAILS = ("completion_tokens_details", "output_tokens_details", "output_token_details")
+_CACHED_DETAILS = "cached_tokens_details"  # a member of the details of the input
 _DETAILS = {f"{name}_tokens": name for name in (TEXT, IMAGE, VIDEO, AUDIO)}
 
 
@@ -52,17 +54,19 @@ def modalities_of(raw: Mapping[str, object] | None) -> Modalities:
     """The tokens by modality of a usage object, which has the members that its dialect's allowlist names."""
     if raw is None:
         return NO_MODALITIES
-    return Modalities(_sums(raw, _INPUT, _INPUT_DETAILS), _sums(raw, _CACHED, ()), _sums(raw, _OUTPUT, _OUTPUT_DETAILS))
+    of_input = [raw.get(member) for member in _INPUT_DETAILS]
+    of_cached = [details.get(_CACHED_DETAILS) for details in of_input if isinstance(details, dict)]
+    of_output = [raw.get(member) for member in _OUTPUT_DETAILS]
+    return Modalities(_sums(raw, _INPUT, of_input), _sums(raw, _CACHED, of_cached), _sums(raw, _OUTPUT, of_output))
 
 
-def _sums(raw: Mapping[str, object], lists: tuple[str, ...], details: tuple[str, ...]) -> Mapping[str, int]:
+def _sums(raw: Mapping[str, object], lists: tuple[str, ...], details: Sequence[object]) -> Mapping[str, int]:
     sums: dict[str, int] = {}
     for member in lists:
         if member in raw:
             for modality, tokens in _listed(raw[member]):
                 sums[modality] = sums.get(modality, 0) + tokens
-    for member in details:
-        counts = raw.get(member)
+    for counts in details:
         if not isinstance(counts, dict):
             continue
         for name, modality in _DETAILS.items():

@@ -114,7 +114,7 @@ def otel_metrics(names: OtelNames) -> tuple[Metric, ...]:
 
 
 # The dialect of a record -> the operation, and the provider. By the convention the provider is the owner of the format,
-# which other servers may use, too. Dialects that it does not name have names of their own.
+# which other servers may use, too. A provider that it does not name has a name of ours.
 OPERATIONS: Mapping[str | None, tuple[str, str]] = {
     "openai-chat": ("chat", "openai"),
     "openai-completions": ("text_completion", "openai"),
@@ -128,6 +128,18 @@ OPERATIONS: Mapping[str | None, tuple[str, str]] = {
     "tgi-native": ("text_completion", "tgi"),
     "llama-cpp-native": ("text_completion", "llama_cpp"),
     "replicate": ("text_completion", "replicate"),
+    "ollama": ("chat", "ollama"),
+    "bedrock-converse": ("chat", "aws.bedrock"),
+    "bedrock-text": ("text_completion", "aws.bedrock"),
+    "cohere-v1": ("chat", "cohere"),
+    "sourcegraph": ("text_completion", "sourcegraph"),
+    "dashscope": ("chat", "dashscope"),
+    "workers-ai": ("chat", "workers_ai"),
+    "triton": ("text_completion", "triton"),
+    "openai-realtime": ("generate_content", "openai"),
+    "openai-transcription": ("generate_content", "openai"),
+    "openai-speech": ("generate_content", "openai"),
+    "openai-images": ("generate_content", "openai"),
 }
 UNKNOWN_OPERATION = ("unknown", "unknown")
 

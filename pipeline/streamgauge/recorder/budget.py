@@ -8,8 +8,12 @@ Small and large holders each have a part of the budget that the other kind canno
 do not displace the small body of a slow client, and many small bodies do not displace a large one.
 """
 
+from abc import ABC, abstractmethod
 from typing import Protocol
 
+# An unfinished event is charged to the budget from this size on (bytes). Nearly all events are smaller, and the bound on
+# open streams bounds their total.
+FREE_EVENT_BYTES = 16 * 1024
 # From this size on a holder is large (bytes). Most requests are smaller: a recorded agent's prompt has 50 KB.
 LARGE_BYTES = 64 * 1024
 # The part of the budget that large holders may use when small ones need the rest: three quarters.
@@ -125,3 +129,30 @@ class BodyBuffer:
         self._budget.give_back(self._size, self)
         self._size = 0
         self._pieces = []
+
+
+class UnfinishedEvent(ABC):
+    """Charges to the budget what is buffered of an event that has not ended."""
+
+    def __init__(self, budget: Budget) -> None:
+        self._budget = budget
+        self._charged = 0
+
+    @abstractmethod
+    def evict(self) -> None:
+        """Discard the unfinished event, and release its bytes: other holders need its share of the budget."""
+
+    def release(self) -> None:
+        """Return all bytes to the budget."""
+        self._budget.give_back(self._charged, self)
+        self._charged = 0
+
+    def charge(self, held: int) -> None:
+        """Charge an event of which `held` bytes are buffered. It is discarded if the budget has no space for it."""
+        charge = max(held - FREE_EVENT_BYTES, 0)
+        if charge < self._charged:
+            self._budget.give_back(self._charged - charge, self)
+        elif charge > self._charged and not self._budget.take(charge - self._charged, self):
+            self.evict()
+            return
+        self._charged = charge

@@ -15,11 +15,7 @@ from streamgauge.core.formats.sse import (
     write_tail,
 )
 from streamgauge.core.masking.masker import RPC_MARK, Masker
-from streamgauge.recorder.budget import Budget
-
-# An unfinished event is charged to the budget of all streams from this size on (bytes). Nearly all events are smaller,
-# and the bound on open streams bounds their total.
-FREE_EVENT_BYTES = 16 * 1024
+from streamgauge.recorder.budget import Budget, UnfinishedEvent
 
 # Of a stream without a frame, so many bytes are masked first (bytes). They hold some 20 usual events, from which a frame is
 # made; the events after them are then masked by it.
@@ -70,7 +66,7 @@ def _pieces_for_frame(pieces: Sequence[bytes]) -> int:
     return len(pieces)
 
 
-class MaskedEvents:
+class MaskedEvents(UnfinishedEvent):
     """Masks one event stream.
 
     `events`: how many there were so far. `oversized`: events discarded since the caller last set it to 0: over their size
@@ -80,14 +76,14 @@ class MaskedEvents:
     fault, resumes = False, True
 
     def __init__(self, masker: Masker, budget: Budget) -> None:
+        super().__init__(budget)
         self.oversized = self.events = 0
-        self._masker, self._budget = masker, budget
+        self._masker = masker
         self._decoder = SseDecoder()
         # After dropped reads, or a discarded event: the last bytes that were searched for a blank line.
         self._after_gap: bytes | None = None
         self._evicted = False  # an event was discarded there
         self._held = 0
-        self._charged = 0
 
     def feed(self, decoded: bytes) -> bytes:
         """The events that these bytes complete, masked, as canonical SSE."""
@@ -194,8 +190,8 @@ class MaskedEvents:
 
     def release(self) -> None:
         """Return all bytes to the budget."""
-        self._budget.give_back(self._charged, self)
-        self._held = self._charged = 0
+        super().release()
+        self._held = 0
 
     def evict(self) -> None:
         """Discard the unfinished event: other holders need its share of the budget."""
@@ -223,10 +219,4 @@ class MaskedEvents:
             self._held = len(decoded) - ended if ended else 0
         else:
             self._held += len(decoded)
-        charge = max(min(self._held, MAX_EVENT_BYTES) - FREE_EVENT_BYTES, 0)
-        if charge < self._charged:
-            self._budget.give_back(self._charged - charge, self)
-        elif charge > self._charged and not self._budget.take(charge - self._charged, self):
-            self.evict()
-            return
-        self._charged = charge
+        self.charge(min(self._held, MAX_EVENT_BYTES))

@@ -12,8 +12,7 @@ from streamgauge.core.formats.json_lines import JsonLinesReader
 from streamgauge.core.formats.reader import EventReader
 from streamgauge.core.formats.sse import Event, write_event, write_tail
 from streamgauge.core.masking.masker import Masker
-from streamgauge.recorder.budget import Budget
-from streamgauge.recorder.events import FREE_EVENT_BYTES
+from streamgauge.recorder.budget import Budget, UnfinishedEvent
 
 
 class EventContent(Protocol):
@@ -50,13 +49,13 @@ class EventContent(Protocol):
         """Return all bytes to the budget."""
 
 
-class FramedEvents:
+class FramedEvents(UnfinishedEvent):
     """Masks one stream that a reader splits into events: see EventContent."""
 
     def __init__(self, masker: Masker, budget: Budget, reader: EventReader) -> None:
+        super().__init__(budget)
         self.oversized = self.events = 0
-        self._masker, self._budget, self._reader = masker, budget, reader
-        self._charged = 0
+        self._masker, self._reader = masker, reader
 
     @property
     def fault(self) -> bool:
@@ -78,7 +77,7 @@ class FramedEvents:
         waiting: list[list[Event]] = []
         for piece in pieces:
             events = self._reader.feed(piece)
-            self._charge()
+            self.charge(self._reader.pending_bytes)
             self.events += len(events)
             if oversized := sum([event.oversized for event in events]):
                 self.oversized += oversized
@@ -107,22 +106,7 @@ class FramedEvents:
         self.oversized += event.oversized
         return write_tail(Event(oversized=True)) if event.oversized and event.cut is None else self._masker.tail(event)
 
-    def release(self) -> None:
-        """Return all bytes to the budget."""
-        self._budget.give_back(self._charged, self)
-        self._charged = 0
-
     def evict(self) -> None:
         """Discard the unfinished event: other holders need its share of the budget."""
         self._reader.discard()
         self.release()
-
-    def _charge(self) -> None:
-        """Charge the unfinished event to the budget, and discard the event if the budget has no space for it."""
-        charge = max(self._reader.pending_bytes - FREE_EVENT_BYTES, 0)
-        if charge < self._charged:
-            self._budget.give_back(self._charged - charge, self)
-        elif charge > self._charged and not self._budget.take(charge - self._charged, self):
-            self.evict()
-            return
-        self._charged = charge

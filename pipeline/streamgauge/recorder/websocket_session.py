@@ -26,8 +26,7 @@ from streamgauge.core.formats.json_text import parse
 from streamgauge.core.formats.sse import Event, write_event
 from streamgauge.core.formats.websocket import NO_CODE, WebSocketReader
 from streamgauge.core.http1.head import EVENT_STREAM
-from streamgauge.recorder.budget import Budget
-from streamgauge.recorder.events import FREE_EVENT_BYTES
+from streamgauge.recorder.budget import Budget, UnfinishedEvent
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
     ExchangeEnding,
@@ -92,7 +91,7 @@ class _Lane(msgspec.Struct, eq=False):
     asked: deque[tuple[_Response, Routed]] = msgspec.field(default_factory=deque)
 
 
-class _Direction:
+class _Direction(UnfinishedEvent):
     """Reads what one side sends. What it holds of a message is charged to the budget.
 
     After a gap, reading continues at the next read that begins with a whole text frame of a JSON object: servers and clients
@@ -100,10 +99,10 @@ class _Direction:
     """
 
     def __init__(self, budget: Budget, cap: int, *, from_client: bool) -> None:
+        super().__init__(budget)
         self.closed: int | None = None
-        self._budget, self._cap, self._from_client = budget, cap, from_client
+        self._cap, self._from_client = cap, from_client
         self._reader = WebSocketReader(from_client=from_client, max_event_bytes=cap)
-        self._charged = 0
         self._is_lost = False
 
     @property
@@ -117,7 +116,7 @@ class _Direction:
             return []
         events = self._reader.feed(data)
         self.closed = self._reader.closed
-        self._charge()
+        self.charge(self._reader.pending_bytes)
         return list(zip(events, self._reader.sizes, strict=True))
 
     def gap(self) -> None:
@@ -134,24 +133,10 @@ class _Direction:
         self._reader, self._is_lost = reader, False
         return True
 
-    def release(self) -> None:
-        """Return all bytes to the budget."""
-        self._budget.give_back(self._charged, self)
-        self._charged = 0
-
     def evict(self) -> None:
         """Discard the unfinished message: other holders need its share of the budget."""
         self._reader.discard()
         self.release()
-
-    def _charge(self) -> None:
-        charge = max(self._reader.pending_bytes - FREE_EVENT_BYTES, 0)
-        if charge < self._charged:
-            self._budget.give_back(self._charged - charge, self)
-        elif charge > self._charged and not self._budget.take(charge - self._charged, self):
-            self.evict()
-            return
-        self._charged = charge
 
 
 class WebSocketSession:

@@ -7,6 +7,7 @@ asgi.py       public: middleware for servers
 inprocess/    what the taps above share: capture in the application's process
 packets/      packets of an interface or a file
 envoy/        what an Envoy proxy reports of its traffic
+tap_process.py  the life of a process of the two taps above
 replay/       recordings of other programs
 
 A new tap needs a module, a line in TAPS, and a driver in tests/taps/contract/drivers.py, which checks that all taps report

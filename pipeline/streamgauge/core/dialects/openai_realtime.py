@@ -15,9 +15,14 @@ from streamgauge.core.dialects.openai_responses import KEEP, KEEP_RESPONSE, Open
 from streamgauge.core.safe_values import safe_code, whole_number
 from streamgauge.core.usage import UsageRules
 
+_KEEP_MODALITIES: dict[str, Spec] = dict.fromkeys(("text_tokens", "audio_tokens", "image_tokens"), Kind.COUNT)
 _KEEP_USAGE: dict[str, Spec] = {
     **dict.fromkeys(("input_tokens", "output_tokens", "total_tokens"), Kind.COUNT),
-    "input_token_details": dict.fromkeys(("cached_tokens", "text_tokens", "audio_tokens", "image_tokens"), Kind.COUNT),
+    "input_token_details": {
+        **_KEEP_MODALITIES,
+        "cached_tokens": Kind.COUNT,
+        "cached_tokens_details": _KEEP_MODALITIES,
+    },
     "output_token_details": dict.fromkeys(("text_tokens", "audio_tokens"), Kind.COUNT),
 }
 _KEEP_STATUS: Spec = {"type": Kind.CODE, "reason": Kind.REASON, "error": KEEP_ERROR}

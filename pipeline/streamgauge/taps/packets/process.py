@@ -1,30 +1,17 @@
 """The packet tap's process: `python -m streamgauge.taps.packets.process`. It reads packets and sends messages to the
-recorder.
-
-The parent writes one line of JSON (PacketSettings) to stdin and keeps it open; when it closes, the parent has ended. The
-process writes `ready` to stdout when the capture runs. After SIGTERM, open streams may end until the drain deadline, and
-new ones are not captured.
-
-Exit codes: 0 done, 2 wrong settings, 3 the interface, the file or the counters are unavailable, 70 an internal error.
+recorder. Its parent writes PacketSettings; tap_process.py has its exit codes.
 """
 
 import asyncio
 import os
-import signal
 import socket
 import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NoReturn
 
-import msgspec
-
-from streamgauge.errors import BUG
 from streamgauge.recorder.client import CAPACITY_BYTES
 from streamgauge.recorder.loop_client import LoopClient
-from streamgauge.runtime.child import decode_settings, leave_terminal_to_parent
-from streamgauge.runtime.faults import report_fault, report_loop_faults
 from streamgauge.settings.attributes import Attribute
 from streamgauge.settings.declarations import Settings
 from streamgauge.spool.read_counters import Counters, Incident
@@ -35,6 +22,7 @@ from streamgauge.taps.packets.exchange import Reporting
 from streamgauge.taps.packets.files import PcapFault, follow
 from streamgauge.taps.packets.ring import ANY, Ring
 from streamgauge.taps.proxy.capture_gate import NamedHeaders, named_headers
+from streamgauge.taps.tap_process import DONE, UNAVAILABLE, drained, report_ready, run_tap
 
 # Interval at which overdue connections are ended and the kernel's counts are read (seconds).
 TICK_S = 1.0
@@ -44,9 +32,6 @@ _AHEAD = 2
 _WAIT_S = 0.005
 # Packets of a file between two turns of the event loop.
 _TURN = 256
-# Interval at which a drain checks for open streams (seconds).
-_DRAIN_STEP_S = 0.05
-_DONE, _USAGE, _UNAVAILABLE = 0, 2, 3
 TAP = "packets"
 
 
@@ -93,9 +78,7 @@ class LiveTap:
     async def drain(self, timeout_s: float) -> None:
         """Waits until open streams end, up to the deadline, then cuts them."""
         self._reporting.draining = True
-        deadline = time.monotonic() + timeout_s
-        while self._connections.open and time.monotonic() < deadline and not self.lost:  # noqa: ASYNC110 - a slow poll is enough
-            await asyncio.sleep(_DRAIN_STEP_S)
+        await drained(lambda: 0 if self.lost else self._connections.open, timeout_s)
         self._loop.remove_reader(self._ring.socket)
         self._timer.cancel()
         while self._ring.ready:
@@ -169,38 +152,23 @@ def _both_clocks() -> tuple[int, int]:
     return wall, (before + after) // 2
 
 
-async def _run(settings: PacketSettings) -> NoReturn:
-    stop = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    loop.set_exception_handler(report_loop_faults("the packet tap's process"))
-    loop.add_signal_handler(signal.SIGTERM, stop.set)
-    _exit_with_parent(loop)
-    counters = Counters(Path(settings.counters_path), settings.role)
-    counters.drop_unsent_reads()
-    client = LoopClient(Path(settings.recorder_socket), counters, settings.capture_buffer_bytes)
-    code = await (_file(settings, client, stop) if settings.pcap else _live(settings, client, counters, stop))
-    lost = await client.close(settings.drain_timeout)
-    if lost:
-        sys.stderr.write(
-            f"the packet tap: {lost} reads are discarded (recorder_gone): the recorder did not accept them\n"
-        )
-    counters.close()
-    os._exit(code)  # a loop that is closed would let a further SIGTERM kill the process
+async def _capture(settings: PacketSettings, client: LoopClient, counters: Counters, stop: asyncio.Event) -> int:
+    return await (_file(settings, client, stop) if settings.pcap else _live(settings, client, counters, stop))
 
 
 async def _live(settings: PacketSettings, client: LoopClient, counters: Counters, stop: asyncio.Event) -> int:
     live = LiveTap(settings, client, counters)
-    _report_ready()
+    report_ready()
     while not live.lost and not stop.is_set():
         await _first(stop, TICK_S)
     await live.drain(settings.drain_timeout)
     if live.lost:
         sys.stderr.write(f"the packet tap: the interface {settings.interface} does not exist any more\n")
-    return _UNAVAILABLE if live.lost else _DONE
+    return UNAVAILABLE if live.lost else DONE
 
 
 async def _file(settings: PacketSettings, client: LoopClient, stop: asyncio.Event) -> int:
-    _report_ready()
+    report_ready()
     reading = asyncio.create_task(report_file(settings, client))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait({reading, stopping}, return_when=asyncio.FIRST_COMPLETED)
@@ -210,7 +178,7 @@ async def _file(settings: PacketSettings, client: LoopClient, stop: asyncio.Even
         await stop.wait()
     reading.cancel()
     await asyncio.gather(reading, return_exceptions=True)
-    return _DONE
+    return DONE
 
 
 async def _first(stop: asyncio.Event, seconds: float) -> None:
@@ -221,38 +189,5 @@ async def _first(stop: asyncio.Event, seconds: float) -> None:
         return
 
 
-def _exit_with_parent(loop: asyncio.AbstractEventLoop) -> None:
-    stdin = sys.stdin.fileno()
-
-    def readable() -> None:
-        if not os.read(stdin, 4096):
-            os._exit(_UNAVAILABLE)
-
-    loop.add_reader(stdin, readable)
-
-
-def _report_ready() -> None:
-    sys.stdout.write("ready\n")
-    sys.stdout.flush()
-
-
-def main() -> int:
-    """Runs the process. Returns its exit code."""
-    leave_terminal_to_parent()
-    try:
-        settings = decode_settings(sys.stdin.buffer.readline(), PacketSettings)
-    except msgspec.DecodeError as fault:
-        sys.stderr.write(f"the packet tap's settings cannot be read: {fault}\n")
-        return _USAGE
-    try:
-        asyncio.run(_run(settings))
-    except OSError as fault:
-        sys.stderr.write(f"the packet tap: {fault}\n")
-        return _UNAVAILABLE
-    except Exception as error:  # noqa: BLE001 - Python would print the error's text, which may quote a stream; the parent restarts us
-        report_fault("the packet tap's process, which exits", error)
-        return BUG
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run_tap("the packet tap", PacketSettings, _capture))
