@@ -1,5 +1,6 @@
 """The ledger's file: who may read it, that processes share it, that a kill loses nothing that was confirmed."""
 
+import contextlib
 import os
 import signal
 import sqlite3
@@ -17,6 +18,8 @@ from streamgauge.ledger import (
     UnsupportedLedgerError,
     open_ledger,
 )
+from streamgauge.ledger.inspection import inspect_ledger
+from tests.damaged_schema import damaged_in_turn
 from tests.ledger.rows import make_row
 
 ROOT = Path(__file__).parents[2]
@@ -160,6 +163,16 @@ def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     path.write_bytes(b"not a database at all" * 100)
     with pytest.raises(LedgerUnavailableError, match="cannot be opened"):
         SqliteLedger(path)
+
+
+def test_a_damaged_schema_makes_the_ledger_unavailable(tmp_path: Path) -> None:
+    path = tmp_path / "ledger.sqlite"
+    SqliteLedger(path).close()
+    for _ in damaged_in_turn(path):
+        with contextlib.suppress(LedgerUnavailableError):
+            inspect_ledger(f"sqlite:///{path}")
+        with contextlib.suppress(LedgerUnavailableError), SqliteLedger(path) as ledger:
+            list(ledger.query())
 
 
 def test_a_ledger_of_a_later_version_is_refused_and_left_alone(tmp_path: Path) -> None:

@@ -13,15 +13,19 @@ from typing import Any, cast
 import msgspec
 import pytest
 
+from streamgauge.core.assembly.assembler import Assembler
 from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import Bundle, Ending, Head, Opening, Read, Segment, StreamEnding
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
+from streamgauge.doctor.formats import _of_files
 from streamgauge.live.mailbox import WatchedThread
 from streamgauge.spool import Row
+from streamgauge.spool.file import SQLITE_FAULTS
 from streamgauge.spool.response_counters import NotCaptured, read_responses
 from streamgauge.worker import local
 from streamgauge.worker.local import DeliveryFailed, LocalLoop, SpoolFailed, StateFile
+from tests.damaged_schema import damaged_in_turn
 from tests.live.streams import Process
 from tests.streams import INSTANCE, MS, bundles_of, chat_segments
 from tests.worker.local_life import (
@@ -257,6 +261,14 @@ def test_an_invalid_state_is_an_error_at_the_start(data_dir: Path) -> None:
         database.execute("INSERT INTO state VALUES (3, x'c1')")
     with pytest.raises(msgspec.DecodeError):
         Life(data_dir)
+
+
+def test_a_damaged_schema_raises_only_what_is_documented(data_dir: Path) -> None:
+    StateFile(data_dir / "state.sqlite").close()
+    for _ in damaged_in_turn(data_dir / "state.sqlite"):
+        with contextlib.suppress(*SQLITE_FAULTS), contextlib.closing(StateFile(data_dir / "state.sqlite")) as state:
+            state.load(Assembler())
+        list(_of_files(data_dir))
 
 
 # --- the thread -------------------------------------------------------------------------------------------------------

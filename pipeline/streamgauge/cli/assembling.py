@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -35,6 +34,7 @@ from streamgauge.runtime.data_directory import unusable
 from streamgauge.runtime.faults import report_fault
 from streamgauge.settings.declarations import Settings
 from streamgauge.spool import Failure, Spool, failure_of
+from streamgauge.spool.file import SQLITE_FAULTS
 from streamgauge.spool.response_counters import ASSEMBLER, ResponseCounters
 from streamgauge.spool.text_store import TEXTS, TextStore, delete_texts
 from streamgauge.taps.proxy.request import route_of
@@ -127,7 +127,7 @@ def _loop(
 ) -> LocalLoop:
     try:
         loop = LocalLoop(spool, state, delivery, metrics, settings.select(Limits), say, watched, responses, texts)
-    except (sqlite3.Error, msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (*SQLITE_FAULTS, msgspec.DecodeError) as error:
         raise _unreadable_state(settings, error) from None
     metrics.register(lambda: [Sample(table.OPEN_STREAMS.name, loop.open_streams, {})])
     return loop
@@ -187,7 +187,7 @@ def _responses(settings: Settings) -> ResponseCounters:
 def _state(settings: Settings) -> StateFile:
     try:
         return StateFile(settings.data_dir / STATE_FILE)
-    except (sqlite3.Error, OSError) as error:
+    except (*SQLITE_FAULTS, OSError) as error:
         raise _unreadable_state(settings, error) from None
 
 
@@ -198,7 +198,7 @@ def _texts(settings: Settings) -> TextStore | None:
         if settings.text_age:
             return TextStore(path, settings.text_bytes, settings.text_age, say)
         delete_texts(path)
-    except (sqlite3.Error, OSError) as error:
+    except (*SQLITE_FAULTS, OSError) as error:
         cure = "free space on its disk" if failure_of(error) is Failure.DISK_FULL else "move the file away"
         raise Unavailable(f"{path} cannot be used ({error}): {cure}, or choose another --data-dir") from None
     return None

@@ -10,7 +10,7 @@ from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.core.record import SCHEMA_VERSION, version_of
 from streamgauge.doctor.contract import Finding, Installation, fail, in_thread, ok, warn
 from streamgauge.kafka.log_reader import LogUnreadableError
-from streamgauge.spool.file import is_known_layout
+from streamgauge.spool.file import SQLITE_FAULTS, is_known_layout
 
 # The beginning of an entry of the state that shows its version (bytes).
 _ENTRY_HEAD = 4
@@ -45,7 +45,7 @@ def _of_state(file: Path) -> Iterator[Finding]:
         uri = f"{file.absolute().as_uri()}?mode=ro"
         with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=_BUSY_S)) as database:
             heads = database.execute("SELECT DISTINCT substr(value, 1, ?) FROM state", (_ENTRY_HEAD,)).fetchall()
-    except sqlite3.Error as error:
+    except SQLITE_FAULTS as error:
         yield fail(f"{file} cannot be read as the state of open streams ({error})", "restore it, or move it away")
         return
     for (head,) in heads:

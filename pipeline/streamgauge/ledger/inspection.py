@@ -61,7 +61,7 @@ def _sqlite(path: Path) -> LedgerState:
             if others and not version:
                 raise LedgerUnavailableError(f"the file {path} holds other data than a ledger")
             return LedgerState(version, _takes_writers(database))
-    except sqlite3.Error as error:
+    except (sqlite3.Error, UnicodeDecodeError) as error:  # SQLite quotes a damaged name in the text of an error
         raise LedgerUnavailableError(f"the ledger {path} cannot be read ({error})") from None
 
 

@@ -448,7 +448,8 @@ class SqlLedger:
     def _translated(self, operation: str) -> Iterator[None]:
         try:
             yield
-        except (SQLAlchemyError, OSError) as error:
+        # UnicodeDecodeError: SQLite quotes a damaged name in the text of an error.
+        except (SQLAlchemyError, OSError, UnicodeDecodeError) as error:
             cause = getattr(error, "orig", None) or error
             raise LedgerUnavailableError(f"{self._name} cannot be {operation}: {self._cause(cause)}") from cause
 

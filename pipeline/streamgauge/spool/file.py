@@ -64,8 +64,10 @@ def is_intact(row: Stored) -> bool:
     return typed and checksum(number, slot, reads, put_s, value) == stated
 
 
-# What work on the file raises. UnicodeDecodeError: SQLite quotes a damaged name in the text of an error.
-FAULTS = (sqlite3.Error, OSError, DamagedError, UnicodeDecodeError)
+# What a statement raises on a damaged file. UnicodeDecodeError: SQLite quotes a damaged name in the text of an error.
+SQLITE_FAULTS = (sqlite3.Error, UnicodeDecodeError)
+# What work on the file raises.
+FAULTS = (*SQLITE_FAULTS, OSError, DamagedError)
 # SQLITE_ERROR and SQLITE_MISMATCH: our statements fit our tables, so the tables or the header are damaged.
 _DAMAGE = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR, sqlite3.SQLITE_MISMATCH}
 

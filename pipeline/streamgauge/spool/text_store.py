@@ -20,6 +20,7 @@ import msgspec
 from streamgauge.core.capture.bundles import encode_bundle
 from streamgauge.core.capture.segments import Bundle
 from streamgauge.core.record import Record
+from streamgauge.spool.file import SQLITE_FAULTS, is_damage
 
 # The file's name in the data directory.
 TEXTS = "texts.sqlite"
@@ -66,7 +67,7 @@ class TextStore:
 
     `max_bytes`: the largest size of the file; `max_age_s`: how long a stream is kept after its begin (s). `say` takes a
     sentence for the operator, when the disk begins to refuse and when it works again. `now`: the wall clock (s since 1970).
-    Raises sqlite3.Error or OSError if the file cannot be opened.
+    Raises one of SQLITE_FAULTS or OSError if the file cannot be opened.
     """
 
     def __init__(
@@ -84,8 +85,8 @@ class TextStore:
         self._expired_at = float("-inf")
         try:
             self._database = _open(path, max_bytes)
-        except sqlite3.DatabaseError as error:
-            if getattr(error, "sqlite_errorcode", 0) & 0xFF not in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+        except SQLITE_FAULTS as error:
+            if not is_damage(error):
                 raise
             say(f"{path} is damaged, and is replaced: the texts in it cannot be counted again")
             delete_texts(path)
@@ -127,7 +128,7 @@ class TextStore:
         if stream in self._open or stream in self._ended:
             return
         known = None
-        with suppress(sqlite3.Error):
+        with suppress(*SQLITE_FAULTS):
             known = self._database.execute("SELECT is_ended FROM streams WHERE stream = ?", (stream,)).fetchone()
         if known is None:
             self._new[stream] = self._now()
@@ -185,7 +186,7 @@ class TextStore:
     def _attempt(self) -> Iterator[None]:
         try:
             yield
-        except sqlite3.Error as error:
+        except SQLITE_FAULTS as error:
             if not self._failing:
                 self._say(
                     f"{self._path} cannot be written ({error}): the texts of these streams cannot be counted again, their "
@@ -203,7 +204,7 @@ def kept_streams(database: sqlite3.Connection) -> Iterator[list[bytes]]:
     """Of each stream that has ended, oldest first, the encoded bundles with one segment each, in order.
 
     A stream that lacks a segment is left out. `database`: a connection that reads the file, also while it is written. Raises
-    sqlite3.Error.
+    one of SQLITE_FAULTS.
     """
     after: tuple[float, bytes] = (float("-inf"), b"")
     while found := database.execute(_NEXT_STREAM, after).fetchone():

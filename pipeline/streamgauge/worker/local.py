@@ -22,6 +22,7 @@ from streamgauge.metrics.prometheus import Metrics
 from streamgauge.metrics.table import DEAD_LETTERS, SILENT_STREAMS
 from streamgauge.runtime.faults import report_fault
 from streamgauge.spool import Row, Spool
+from streamgauge.spool.file import SQLITE_FAULTS
 from streamgauge.spool.response_counters import NotCaptured, ResponseCounters
 from streamgauge.spool.text_store import TextStore
 
@@ -59,7 +60,7 @@ DELETE FROM deadletter WHERE row NOT IN (
 class StateFile:
     """The assembler's state on disk, in the data directory.
 
-    Each method raises sqlite3.Error if the disk refuses; the constructor also raises OSError.
+    Each method raises one of SQLITE_FAULTS if the disk refuses, or the file is damaged; the constructor also raises OSError.
     """
 
     def __init__(self, path: Path) -> None:
@@ -70,7 +71,7 @@ class StateFile:
             # The spool's rows are removed after a save: the state must be on the disk by then, not only in a cache.
             self._database.execute("PRAGMA synchronous=FULL")
             self._database.executescript(_SCHEMA)
-        except sqlite3.Error:
+        except SQLITE_FAULTS:
             self._database.close()
             raise
         self._unsaved: dict[int, bytes] = {}  # entries that the disk refused so far
@@ -112,7 +113,7 @@ class SpoolFailed(DeliveryFailed):
 class LocalLoop:
     """Takes bundles from the spool until it is stopped. `deliver` stores records, or raises DeliveryFailed.
 
-    Raises sqlite3.Error and msgspec.DecodeError if the state cannot be read.
+    Raises one of SQLITE_FAULTS or msgspec.DecodeError if the state cannot be read.
     `say` takes a sentence for the operator, once when something begins to fail and once when it works again. `watch` is
     called on the loop's thread. `responses`: counts the streams that get no record. `texts`: keeps the text of streams.
     """
@@ -194,7 +195,7 @@ class LocalLoop:
             self._texts.expire(now)
         try:
             worked = self.checkpoint(now) if last else self.step(now)
-        except (DeliveryFailed, sqlite3.Error) as error:
+        except (DeliveryFailed, *SQLITE_FAULTS) as error:
             if not self._failing:
                 self._say(_what_failed(error))
             self._failing = True
@@ -205,7 +206,10 @@ class LocalLoop:
         return worked
 
     def step(self, now: float) -> bool:
-        """Process waiting rows; False if there were none. Raises DeliveryFailed and sqlite3.Error; it may be called again."""
+        """Process waiting rows; False if there were none.
+
+        Raises DeliveryFailed or one of SQLITE_FAULTS; it may be called again.
+        """
         self._store()
         rows = self._spool.take(self._after, BATCH_BYTES)
         self._check_spool()
@@ -224,7 +228,7 @@ class LocalLoop:
     def checkpoint(self, now: float) -> bool:
         """Store records that are not yet delivered, and texts, save the state, then remove the rows from the spool.
 
-        Raises DeliveryFailed and sqlite3.Error; it may be called again.
+        Raises DeliveryFailed or one of SQLITE_FAULTS; it may be called again.
         """
         self._store()
         if self._texts is not None:
@@ -284,6 +288,6 @@ class LocalLoop:
         self._metrics.add(DEAD_LETTERS.name, stage=stage, error_class=error_class)
 
 
-def _what_failed(error: DeliveryFailed | sqlite3.Error) -> str:
+def _what_failed(error: Exception) -> str:
     fault = str(error) if isinstance(error, DeliveryFailed) else f"{STATE_FILE} cannot be written ({error})"
     return f"{fault}; no records are stored until this works again, and captured data stays in the spool"

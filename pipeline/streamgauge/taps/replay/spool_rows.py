@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from streamgauge.core.capture.bundles import UnreadableBundle, decode_bundle
 from streamgauge.core.capture.segments import Bundle, Segment
-from streamgauge.spool.file import BUSY_S, COLUMNS, Stored, is_intact
+from streamgauge.spool.file import BUSY_S, COLUMNS, SQLITE_FAULTS, Stored, is_intact
 from streamgauge.spool.text_store import kept_streams
 from streamgauge.taps.replay.contract import BrokenRecording, Log, Logged, Tally
 
@@ -31,7 +31,7 @@ def logged(path: Path, tally: Tally) -> Log:
                 rows -= 1
                 yield from _bundle(row, tally)
             tally.rows_removed += max(rows, 0)
-    except sqlite3.Error as error:
+    except SQLITE_FAULTS as error:
         raise BrokenRecording(f"it cannot be read as a spool of this version ({error})") from None
 
 
@@ -61,7 +61,7 @@ def logged_texts(path: Path, tally: Tally) -> Log:
                     yield next_bundle(bundle.instance, bundle.tap_ns, *bundle.segments)
                 if bundles and all(segment.end is None for segment in bundles[-1].segments):
                     yield next_bundle(bundles[-1].instance, bundles[-1].tap_ns, farewell=True)
-    except sqlite3.Error as error:
+    except SQLITE_FAULTS as error:
         raise BrokenRecording(f"it cannot be read as texts of this version ({error})") from None
 
 
