@@ -179,7 +179,7 @@ def test_the_result_of_an_earlier_version_is_shown() -> None:
     text = page(old)
     assert "<b>The bill does not agree with the ledger.</b>" in text
     assert "The version that made this result did not write down its files." in text
-    assert "Seen by no tap" in text
+    assert "Billed without a record" in text
     assert "<h2>Undecided</h2>" not in text
     assert re.search(r'data-label="in dispute"><data value="0" title="0 USD">0.00</data>', text)
 

@@ -129,24 +129,24 @@ def test_the_share_that_taps_saw_is_a_limit_where_tokens_are_open() -> None:
     def said(*parts: Alternatives, rest: int) -> str:
         lines = [line(*parts, ours=OURS, rest=amount(rest, "0")), line(ours=OURS, rest=NONE, provider="aws")]
         *_, share, of_aws = summary(result_of(lines, coverage={"openai": "0.9989", "aws": "1.0000"}))
-        assert of_aws == "Taps saw 100.00 % of the tokens that aws billed."
+        assert of_aws == "The ledger has records of 100.00 % of the tokens that aws billed."
         return share
 
-    assert said(rest=0) == "Taps saw 99.89 % of the tokens that openai billed."
-    assert said(rest=-5) == "Taps saw 99.89 % of the tokens that openai billed."
-    assert said(rest=5) == "Taps saw at most 99.89 % of the tokens that openai billed."
+    assert said(rest=0) == "The ledger has records of 99.89 % of the tokens that openai billed."
+    assert said(rest=-5) == "The ledger has records of 99.89 % of the tokens that openai billed."
+    assert said(rest=5) == "The ledger has records of at most 99.89 % of the tokens that openai billed."
     open_part = undecided(("coverage", "tier"), 7, "0")
-    assert said(open_part, rest=0) == "Taps saw at most 99.89 % of the tokens that openai billed."
+    assert said(open_part, rest=0) == "The ledger has records of at most 99.89 % of the tokens that openai billed."
 
 
 def test_each_group_of_causes_has_its_meaning_and_an_action() -> None:
     lines = [line(explained("coverage", 1, "1"), ours=OURS, rest=amount(1, "0"), model=model) for model in ("a", "b")]
     result = result_of([*lines, line(undecided(("coverage", "tier"), 1, "0"), ours=OURS, rest=NONE)])
-    (seen_by_no_tap,) = what_to_do(explained_parts(result))
-    assert seen_by_no_tap.startswith("coverage (Seen by no tap): The provider bills requests")
-    assert "What to do: Find the clients" in seen_by_no_tap
+    (without_record,) = what_to_do(explained_parts(result))
+    assert without_record.startswith("coverage (Billed without a record): The provider bills requests")
+    assert "What to do: Look at " in without_record
     (one_of,) = what_to_do(undecided_parts(result))
-    assert one_of.startswith("coverage or tier: Seen by no tap: ")
+    assert one_of.startswith("coverage or tier: Billed without a record: ")
     assert "What to do: Claim nothing yet" in one_of
     (no_cause,) = what_to_do(unexplained_parts(result))
     assert no_cause.startswith("unexplained: What to do: Ask the provider for the requests")

@@ -28,6 +28,7 @@ from streamgauge.cli.kept_audits import options_again
 from streamgauge.cli.ledger_watch import _audit, _shown_audit
 from streamgauge.cli.main import main
 from streamgauge.ledger import SqliteLedger
+from streamgauge.spool.response_counters import NotCaptured, ResponseCounters
 from tests.audit.invoices.samples import BY_NAME
 from tests.audit.world.bill import Bill
 from tests.audit.world.errors import PLANTS, Plan
@@ -116,7 +117,11 @@ def test_a_table_says_what_is_found(plan: Plan, audit: Audit, monkeypatch: pytes
     assert re.search(r"^in dispute, USD +\d+\.\d\d$", output, re.MULTILINE)
     places = [output.index(text) for text in ("\nTokens differ: ", "\ntotal ", "\ncause ", "rounded to cents")]
     assert places == sorted(places)
-    assert re.search(r"^Taps saw (at most )?\d\d\.\d\d % of the tokens that anthropic billed\.$", output, re.MULTILINE)
+    assert re.search(
+        r"^The ledger has records of (at most )?\d\d\.\d\d % of the tokens that anthropic billed\.$",
+        output,
+        re.MULTILINE,
+    )
     assert re.search(r" missing_from_invoice \(Not billed\): [^:]+ What to do: Nothing", " ".join(output.split()))
 
 
@@ -147,6 +152,21 @@ class _Page(HTMLParser):
         self.attributes += attrs
 
 
+def test_responses_that_the_tap_did_not_capture_are_named_beside_what_has_no_record(
+    plan: Plan, audit: Audit, tmp_path: Path
+) -> None:
+    said = "have no record"
+    assert said not in audit()[2]
+    (tmp_path / "counters").touch()
+    with contextlib.closing(ResponseCounters(tmp_path / "counters", "relay-0")) as counters:
+        counters.passed("openai", NotCaptured.NOT_LLM, 35)
+        assert said not in audit()[2]
+        counters.passed("openai", NotCaptured.RECORDER_BEHIND, 3)
+        counters.passed("openai", NotCaptured.CRASH, 2)
+        assert "of 40 responses" in (stderr := audit()[2])
+    assert "5 have no record (3 recorder_behind, 2 crash): some of `coverage` may be theirs" in stderr
+
+
 def test_html_loads_nothing_and_names_the_causes(plan: Plan, audit: Audit) -> None:
     code, output, _ = audit("--output", "html")
     page = _Page()
@@ -157,7 +177,7 @@ def test_html_loads_nothing_and_names_the_causes(plan: Plan, audit: Audit) -> No
     assert "default-src 'none'" in output
     assert "url(" not in output
     assert "@media print" in output
-    for cause in ("Not billed", "Seen by no tap", "Another price"):
+    for cause in ("Not billed", "Billed without a record", "Another price"):
         assert f'scope="rowgroup">{cause}<p>' in output
     assert re.search(r'<data value="-?\d+" title="[a-z0-9 ,-]+">-?[0-9]{1,3},[0-9]{3}</data>', output), (
         "digits are grouped"

@@ -214,7 +214,7 @@ def test_cost_budgets_and_the_bill(page: "Page") -> None:
     assert facts["Audit of"] == "2026-10-01 to 2026-11-01 (preliminary), kept 2026-11-02T08:00:00Z"
     assert facts["The bill"] == "does not agree"
     assert facts["Unexplained"] == "-0.25 USD, 1,200 tokens"
-    assert facts["Billed tokens that taps saw"] == f"nimbus 97.1 %, sansa {UNKNOWN}"
+    assert facts["Billed tokens with a record"] == f"nimbus 97.1 %, sansa {UNKNOWN}"
 
 
 def test_the_list_leads_to_timelines(page: "Page") -> None:

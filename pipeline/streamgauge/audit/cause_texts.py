@@ -101,9 +101,11 @@ CAUSE_TEXTS = {
         _NOTHING,
     ),
     "coverage": CauseText(
-        "Seen by no tap",
-        "The provider bills requests that went around the taps.",
-        "Find the clients that use this key, and send them through a tap; ask the provider only if there are none.",
+        "Billed without a record",
+        "The provider bills requests of which the ledger has no record: they went around the taps, or a tap counted their"
+        " responses as not captured.",
+        "Look at streamgauge_tap_responses_not_captured_total for what taps did not capture. Find the clients that use this"
+        " key, and send them through a tap. Ask the provider only if neither explains it.",
     ),
     "web_search": CauseText("Web search", "Calls of the provider's web search, billed beside tokens.", _NOTHING),
     "code_interpreter": CauseText(

@@ -31,7 +31,7 @@ from streamgauge.audit.totals import totals_of
 
 # The only cause with which an audit agrees: both sides counted the stream, on two days.
 HARMLESS = "late_across_midnight"
-# Decimal places of the share that taps saw.
+# Decimal places of the share that the ledger has records of.
 _PLACES = 4
 
 

@@ -227,7 +227,8 @@ class Result(msgspec.Struct):
     coverage: Annotated[
         dict[str, str | None],
         msgspec.Meta(
-            description="By provider, the share of the billed tokens that taps saw: a decimal, rounded down; null: unknown"
+            description="By provider, the share of the billed tokens of which the ledger has a record: a decimal, rounded"
+            " down; null: unknown"
         ),
     ]
     causes: Annotated[list[CauseTotal], msgspec.Meta(description="Every cause that occurs")]

@@ -294,7 +294,7 @@ def _on_what_was_compared(result: Result) -> Iterator[str]:
         if ratio is not None:
             share = EXACT.multiply(Decimal(ratio), Decimal(100))
             at_most = " at most" if provider in surplus else ""
-            yield f"Taps saw{at_most} {share:.2f} % of the tokens that {provider} billed."
+            yield f"The ledger has records of{at_most} {share:.2f} % of the tokens that {provider} billed."
 
 
 def _providers_with_surplus(result: Result) -> set[str]:

@@ -33,6 +33,7 @@ from streamgauge.ledger import Reader
 from streamgauge.ledger.zones import zone_of
 from streamgauge.prices.catalogue import list_version
 from streamgauge.settings.declarations import Settings
+from streamgauge.spool.response_counters import LOST, NotCaptured, seen_and_not_captured
 
 # Options that do not decide a result; all others do.
 _NOT_DECIDING = frozenset({"command", "action", "serves", "module", "loads", "config", "settings", "output", "save"})
@@ -49,11 +50,35 @@ def run(settings: Settings, args: Arguments) -> int:
         if store is not None and why_nothing is None:
             _save(Runs(store), audit, result)
     print_result(result, args.output)
+    if _may_lack_records(result):
+        sys.stderr.write(_not_captured(settings.data_dir / "counters"))
     if why_nothing is not None:
         kept = " The result was not kept." if args.save else ""
         sys.stderr.write(f"streamgauge audit: nothing was compared: {why_nothing}.{kept}\n")
         return USAGE
     return DONE if result.agrees else FOUND
+
+
+def _may_lack_records(result: Result) -> bool:
+    """Whether requests without a record explain a difference, or may explain it."""
+    certain = any(total.cause == "coverage" for total in result.causes)
+    return certain or any("coverage" in part.one_of for line in result.lines for part in line.alternatives)
+
+
+def _not_captured(counters: Path) -> str:
+    """What the taps of this data directory did not capture, which may be billed; empty if that is nothing."""
+    try:
+        seen, without = seen_and_not_captured(counters)
+    except OSError:  # the directory belongs to another user: `doctor` says so
+        return ""
+    lost = {reason: without[reason] for reason in NotCaptured if reason in LOST and without[reason]}
+    if not lost:
+        return ""
+    reasons = ", ".join(f"{count} {reason}" for reason, count in lost.items())
+    return (
+        f"streamgauge audit: of {seen} responses that the taps of this data directory have seen, {sum(lost.values())} have no"
+        f" record ({reasons}): some of `coverage` may be theirs\n"
+    )
 
 
 class Audit:

@@ -5,7 +5,6 @@ import os
 import shlex
 import shutil
 import tempfile
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -14,7 +13,7 @@ from streamgauge.errors import Unavailable
 from streamgauge.runtime.data_directory import make_data_dir, warning_about
 from streamgauge.runtime.ownership import READ, WRITE, mode_of, others_who_may
 from streamgauge.settings.declarations import Settings
-from streamgauge.spool.response_counters import NotCaptured, read_responses
+from streamgauge.spool.response_counters import LOST, seen_and_not_captured
 
 # Files with captured data, records or a key (the key has a check of its own).
 _FILES = ("spool.sqlite", "state.sqlite", "ledger.sqlite")
@@ -127,30 +126,16 @@ def fingerprint(key: bytes) -> str:
     return hashlib.sha256(b"streamgauge key fingerprint\0" + key).hexdigest()[:_SHOWN]
 
 
-# Responses that were to have a record; the other reasons are of traffic that is not captured by design.
-_LOST = frozenset(NotCaptured) - {
-    NotCaptured.NOT_LLM,
-    NotCaptured.FORMAT,
-    NotCaptured.REFUSED,
-    NotCaptured.PROTOCOL,
-    NotCaptured.STOPPING,
-}
-
-
 async def check_coverage(installation: Installation) -> Sequence[Finding]:
     """One finding: a warning if responses that were to have a record have none."""
     counters = installation.settings.data_dir / "counters"
-    by_upstream = await in_thread(lambda: read_responses(counters))
-    seen = sum(responses.seen for responses in by_upstream.values())
+    seen, without = await in_thread(lambda: seen_and_not_captured(counters))
     if not seen:
         return [ok("no response has passed the tap of this data directory yet")]
-    without: Counter[NotCaptured] = Counter()
-    for responses in by_upstream.values():
-        without += responses.not_captured
     captured = seen - without.total()
     counts = ", ".join(f"{count} {reason.value}" for reason, count in without.most_common())
     says = f"{captured} of {seen} responses have a record ({captured / seen:.1%}){f'; without: {counts}' if counts else ''}"
-    if any(reason in _LOST for reason in without):
+    if LOST & set(without):
         return [
             warn(
                 says,

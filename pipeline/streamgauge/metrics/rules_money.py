@@ -93,8 +93,8 @@ def _audits(durations: Durations) -> list[Alert]:
             f"streamgauge_audit_coverage_ratio < {COVERED:g}",
             5,
             "ticket",
-            "Taps saw only {{ $value | humanizePercentage }} of the tokens that {{ $labels.provider }} billed",
-            "Some traffic goes to the provider without a tap, or a key is used elsewhere.",
+            "Only {{ $value | humanizePercentage }} of the tokens that {{ $labels.provider }} billed have a record",
+            "Some traffic goes to the provider without a tap, taps did not capture it, or a key is used elsewhere.",
         ),
         Alert(
             "AuditOverdue",

@@ -265,7 +265,7 @@ AUDIT_USD = gauge(
 )  # fmt: skip
 AUDIT_COVERAGE = gauge(
     _WORKER, "audit_coverage_ratio",
-    "The share of the billed tokens that taps saw, by provider, in the last kept audit. Absent if it is unknown.",
+    "The share of the billed tokens that have a record, by provider, in the last kept audit. Absent if it is unknown.",
     "1", "provider",
 )  # fmt: skip
 LEDGER_READ_FAILURES = counter(

@@ -162,6 +162,25 @@ def read_responses(counters_path: Path) -> dict[str, Responses]:
     return by_upstream
 
 
+# Reasons for which a response that was to have a record has none. The others are of traffic that is not captured by design.
+LOST = frozenset(NotCaptured) - {
+    NotCaptured.NOT_LLM,
+    NotCaptured.FORMAT,
+    NotCaptured.REFUSED,
+    NotCaptured.PROTOCOL,
+    NotCaptured.STOPPING,
+}
+
+
+def seen_and_not_captured(counters_path: Path) -> tuple[int, Counter[NotCaptured]]:
+    """How many responses of all upstreams were seen, and by reason how many of them have no record. Raises OSError."""
+    by_upstream = read_responses(counters_path).values()
+    without: Counter[NotCaptured] = Counter()
+    for responses in by_upstream:
+        without += responses.not_captured
+    return sum([responses.seen for responses in by_upstream]), without
+
+
 def response_file(counters_path: Path, role: str) -> Path:
     """The file of a role."""
     return counters_path.parent / "responses" / role

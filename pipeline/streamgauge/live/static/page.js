@@ -107,7 +107,7 @@ function showMoney({ hour, budgets, audit }) {
       ["Audit of", `${audit.first} to ${audit.end}${audit.preliminary ? " (preliminary)" : ""}, kept ${audit.saved_at}`],
       ["The bill", audit.agrees ? "agrees" : "does not agree", audit.agrees ? "" : "bad"],
       ["Unexplained", `${audit.unexplained_usd ?? UNKNOWN} USD, ${count(audit.unexplained_tokens)} tokens`],
-      ["Billed tokens that taps saw", Object.entries(audit.coverage).map(([name, ratio]) => `${name} ${ratio === null ? UNKNOWN : `${(100 * Number(ratio)).toFixed(1)} %`}`).join(", ") || UNKNOWN],
+      ["Billed tokens with a record", Object.entries(audit.coverage).map(([name, ratio]) => `${name} ${ratio === null ? UNKNOWN : `${(100 * Number(ratio)).toFixed(1)} %`}`).join(", ") || UNKNOWN],
     ]);
   }
 }
