@@ -1,6 +1,6 @@
 # The commands of this repository. Everything is installed into .venv, except nginx, haproxy, Prometheus, PostgreSQL and
 # Chromium, which tests and benchmarks use: make installs Debian's packages of them if it runs as root.
-.PHONY: alerts clients draw-dashboards help demo site t test test-fast test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-causes bench-core bench-envoy bench-first-token bench-inprocess bench-ledger bench-packets bench-page bench-pump bench-recorder bench-recount bench-scrape bench-startup bench-tap bench-worker pictures properties scale soak chaos clean faults types wheels sbom
+.PHONY: alerts clients draw-dashboards help demo site t test test-fast test-parts interpreters coverage check format lock generated fuzz bench-audit bench-capture bench-causes bench-core bench-envoy bench-first-token bench-inprocess bench-ledger bench-packets bench-page bench-pump bench-recorder bench-recount bench-scrape bench-startup bench-tap bench-websocket bench-worker pictures properties scale soak chaos clean faults types wheels sbom
 
 PYTHON ?= python3
 VENV := .venv
@@ -151,6 +151,9 @@ bench-startup: $(INSTALLED)  ## check that streamgauge --version and --help take
 bench-tap: $(INSTALLED)  ## what a tap costs beside nginx, haproxy and others, written into docs/performance.md (a quarter of an hour)
 	./scripts/install_packages 'nginx haproxy' nginx haproxy || echo 'missing proxies are left out, as the table says'
 	$(BIN)/python -m bench.tap --document docs/performance.md
+
+bench-websocket: $(INSTALLED)  ## how much later an event of a WebSocket arrives through `up`, nginx and Envoy, written into docs/performance.md
+	$(BIN)/python -m bench.websocket --document docs/performance.md
 
 bench-worker: $(INSTALLED)  ## what a worker carries beside a bare loop, written into docs/performance.md (twenty minutes)
 	$(BIN)/python -m bench.worker --document docs/performance.md

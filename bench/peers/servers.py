@@ -39,7 +39,7 @@ http {{
         location / {{
             proxy_pass {scheme}://measured;
 {tls}            proxy_http_version 1.1;
-            proxy_set_header Connection "";
+            proxy_set_header Connection {connection};
             proxy_buffering off;
             proxy_request_buffering off;
             proxy_read_timeout 900s;
@@ -47,6 +47,9 @@ http {{
     }}
 }}
 """
+
+# https://nginx.org/en/docs/http/websocket.html: the value of `Connection`, and one more header.
+_NGINX_UPGRADE = "upgrade;\n            proxy_set_header Upgrade $http_upgrade"
 
 # https://nginx.org/en/docs/http/ngx_http_proxy_module.html#proxy_ssl_verify: by default nginx verifies
 # nothing and sends no name (SNI). TLS 1.3 is a default only from 1.23.4 on; all peers must use the same protocols.
@@ -83,15 +86,21 @@ _HAPROXY_TLS = " ssl verify required ca-file {ca} sni str({name})"
 
 
 @contextmanager
-def nginx(upstream: Origin, directory: Path) -> Iterator[Peer]:
-    """Runs nginx in front of the upstream, with its files in `directory`. Raises MissingError."""
+def nginx(upstream: Origin, directory: Path, *, upgrades: bool = False) -> Iterator[Peer]:
+    """Runs nginx in front of the upstream, with its files in `directory`. Raises MissingError.
+
+    `upgrades`: it relays WebSockets, and nothing else.
+    """
     program, port = program_of("nginx"), free_port()
     configuration = directory / "nginx.conf"
     scheme, tls = "http", ""
     if upstream.ca is not None:
         scheme, tls = "https", _NGINX_TLS.format(ca=upstream.ca, name=UPSTREAM_NAME)
+    connection = _NGINX_UPGRADE if upgrades else '""'
     configuration.write_text(
-        _NGINX.format(directory=directory, upstream=upstream.port, port=port, scheme=scheme, tls=tls)
+        _NGINX.format(
+            directory=directory, upstream=upstream.port, port=port, scheme=scheme, tls=tls, connection=connection
+        )
     )
     command = [program, "-e", "stderr", "-p", str(directory), "-c", str(configuration)]
     # It listens before it starts its worker, which does all the work.

@@ -37,6 +37,7 @@ OPTIONS = {
     "scale_limits": ["--workers=2", "--open=20", "--rows=2000"],
     "scrape": ["--rounds=1"],
     "tap": ["--quick", "nginx", f"haproxy{TLS}", f"streamgauge, full{TLS}"],
+    "websocket": ["--responses=2", "--events=4", "--rounds=1"],
     "worker": ["--quick"],
 }
 # It ends with 1 if the machine is too busy for its aim.
