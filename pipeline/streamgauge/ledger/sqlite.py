@@ -69,10 +69,7 @@ class SqliteLedger(SqlLedger):
             self._version(connection)  # before a byte of another program's file is changed
             try:
                 _use_wal(connection)
-            except (
-                sqlite3.Error,
-                UnicodeDecodeError,
-            ) as error:  # not by way of SQLAlchemy
+            except (sqlite3.Error, UnicodeDecodeError) as error:  # this statement does not pass SQLAlchemy
                 raise LedgerUnavailableError(f"{self._name} cannot be opened: {error}") from error
         self._prepare()
         self._engine.dispose()  # a connection that made tables sorts in files
