@@ -27,11 +27,14 @@ def unpriced_process() -> Process:
     return process
 
 
-def partly_priced_process() -> Process:
-    """A process in which two streams ended: one cost 3 cents, the other came from an own server."""
+THREE_CENTS = StreamCost(0.01, 0.02)
+
+
+def partly_priced_process(cost: StreamCost = THREE_CENTS) -> Process:
+    """A process in which two streams ended: one has a cost, by default of 3 cents, the other came from an own server."""
     process = Process()
-    for stream, cost in ((BUSY, StreamCost(0.01, 0.02)), (SILENT, StreamCost(unknown="no_seller"))):
-        process.cost = cost
+    for stream, one in ((BUSY, cost), (SILENT, StreamCost(unknown="no_seller"))):
+        process.cost = one
         process.take([segment(stream, 0, [token(100 * MS), token(200 * MS)])], SECOND)
         process.take([ended(stream, 2 * SECOND)], 2 * SECOND)
     process.clock.now += 1

@@ -20,6 +20,7 @@ from streamgauge.core.limits import Limits
 from streamgauge.live.answers import Client, Responses, Uncaptured
 from streamgauge.live.http_pages import STATIC
 from streamgauge.live.view import LiveView, Scope
+from streamgauge.metrics.observe import StreamCost
 from streamgauge.metrics.table import OUTCOMES
 from tests.each import check_each
 from tests.live import axe
@@ -409,6 +410,14 @@ def test_a_partial_sum_says_of_how_many_streams_it_is(browser: "Browser") -> Non
     with serving(partly_priced_process()) as served, opened(browser, served.url) as (page, _):
         assert tile(page, "Cost")[:2] == ["0.03 USD", "50.0 % of the streams with usage have no price"]
         assert page.locator("#money-note").inner_text() == "The costs are those of 1 of 2 streams."
+
+
+def test_a_small_cost_is_not_0(browser: "Browser") -> None:
+    with (
+        serving(partly_priced_process(StreamCost(0.00001, 0.00002))) as served,
+        opened(browser, served.url) as (page, _),
+    ):
+        assert tile(page, "Cost")[0] == "<0.0001 USD"
 
 
 def test_it_says_when_its_process_is_gone_and_keeps_what_it_showed(browser: "Browser") -> None:

@@ -20,7 +20,7 @@ def test_ages_are_rounded_down_to_one_unit() -> None:
 def test_numbers() -> None:
     assert (count(None), count(12_345)) == ("-", "12,345")
     assert (number_of(1, "stream"), number_of(2, "stream")) == ("1 stream", "2 streams")
-    assert (usd(1_234.5), usd(0.03), usd(0)) == ("1,234.50 USD", "0.0300 USD", "0.00 USD")
+    assert (usd(1_234.5), usd(0.03), usd(0), usd(0.00003)) == ("1,234.50 USD", "0.0300 USD", "0.00 USD", "<0.0001 USD")
 
 
 def test_bars_grow_and_the_smallest_value_is_seen() -> None:

@@ -46,7 +46,9 @@ def number_of(value: int, name: str) -> str:
 
 
 def usd(value: float) -> str:
-    """An amount in US dollars, with more digits where it is small."""
+    """An amount in US dollars, with more digits where it is small. One that is below the last digit is not shown as 0."""
+    if 0 < value < 0.0001:
+        return "<0.0001 USD"
     return f"{value:,.2f} USD" if value >= 1 or not value else f"{value:.4f} USD"
 
 

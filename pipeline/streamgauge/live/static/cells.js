@@ -21,7 +21,9 @@ export const errorWord = (error) => error.code ?? error.type ?? error.phase;
 // The end of a stream id: ids begin with their time, so those of one minute begin alike. `ledger show` takes it.
 export const shortId = (id) => id.slice(-8);
 
+// An amount with more digits where it is small. One that is below the last digit is not shown as 0.
 export function money(usd) {
+  if (usd > 0 && usd < 0.0001) return "<0.0001";
   return usd.toLocaleString("en", { minimumFractionDigits: 2, maximumFractionDigits: usd < 1 ? 4 : 2 });
 }
 
