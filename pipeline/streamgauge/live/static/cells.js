@@ -65,8 +65,8 @@ export function fill(table, columns, rows, key) {
   for (const line of known.values()) line.remove();
   const held = body.contains(document.activeElement);
   lines.forEach((line, at) => {
-    if (!line.parentNode) body.append(line);
-    else if (!held && body.rows[at] !== line) body.insertBefore(line, body.rows[at]);
+    const there = body.rows[at] ?? null;
+    if (there !== line && !(held && line.parentNode)) body.insertBefore(line, there);
   });
   const scroll = table.closest(".scroll");
   scroll.hidden = rows.length === 0;
