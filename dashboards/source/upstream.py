@@ -27,6 +27,7 @@ _FIRST_TOKEN, _FIRST_BYTE = "time_to_first_token_seconds", "time_to_first_byte_s
 _GAPS, _PER_TOKEN = "inter_chunk_latency_seconds", "inter_token_latency_seconds"
 _WHOLE, _LONGEST = "stream_duration_seconds", "longest_gap_seconds"
 _NO_ERRORS = "no errors"
+_FAILED, _OF_FAILED = 'call_error!=""', "upstream, call_method, call_tool, call_error"
 _SHARES = (0.5, 0.95, 0.99)
 
 
@@ -317,10 +318,77 @@ _MORE = Row(
     collapsed=True,
 )
 
+_CALLS = Row(
+    "Calls of tools (MCP) and of other agents (A2A)",
+    (
+        TimeSeries(
+            title="Duration of calls, by tool",
+            help="Time from a call's request to the last read of its answer, which 95 % of the calls keep, of the five "
+            "slowest tools in the time range. Taps measure calls; they have no record. Model and tenant do not filter them.",
+            unit="s",
+            no_value="no calls",
+            queries=(
+                Query(
+                    most(
+                        lambda window: quantile(
+                            0.95, "call_duration_seconds", 'call_tool!=""', by="call_tool", window=window
+                        ),
+                        "call_tool",
+                    ),
+                    "{{call_tool}}",
+                ),
+            ),
+        ),
+        TimeSeries(
+            title="Calls, by method",
+            help="Calls per second that a tap has measured, by protocol and method.",
+            unit="reqps",
+            stacked=True,
+            no_value="no calls",
+            queries=(
+                Query(
+                    rate("call_duration_seconds_count", by="call_protocol, call_method"),
+                    "{{call_protocol}} {{call_method}}",
+                ),
+            ),
+        ),
+        Table(
+            title="Failed calls",
+            help="Failed calls in the time range. tool_error: the tool's own error (isError). A negative number: the code of "
+            "a JSON-RPC error. task_failed, task_rejected: an agent's task. Others: an HTTP status, or how the call ended "
+            "without an answer.",
+            unit="short",
+            width=8,
+            no_value=_NO_ERRORS,
+            queries=(
+                Query(
+                    increase("call_duration_seconds_count", _FAILED, by=_OF_FAILED) + " > 0",
+                    "{{call_error}}",
+                ),
+            ),
+            labels={
+                "upstream": Column("upstream"),
+                "call_method": Column("method"),
+                "call_tool": Column("tool"),
+                "call_error": Column("error"),
+            },
+            values=(Column("calls", "short", decimals=0),),
+        ),
+        TimeSeries(
+            title="Calls that were not measured",
+            help="Calls per second whose end, or whether they failed, is not known, by reason.",
+            unit="reqps",
+            no_value="every call was measured",
+            queries=(Query(seldom(rate("calls_unmeasured_total", by="reason")), "not measured {{reason}}"),),
+        ),
+    ),
+    collapsed=True,
+)
+
 UPSTREAM = Dashboard(
     name="upstream",
     title="One upstream or model",
     help="Slow to begin or slow to go on, how streams end and why, and for whom. Choose an upstream, a model or a tenant "
     "above. Points on graphs are single streams.",
-    rows=(_SLOW, _BROKEN, _FOR_WHOM, _MORE),
+    rows=(_SLOW, _BROKEN, _FOR_WHOM, _MORE, _CALLS),
 )

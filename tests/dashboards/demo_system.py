@@ -77,7 +77,12 @@ _SOLD = "sold-1"
 
 
 async def _play(exchange: Exchange) -> None:
-    model = json.loads(await exchange.read_body())["model"]
+    asked = json.loads(await exchange.read_body())
+    if "jsonrpc" in asked:
+        result = {"content": [], "isError": asked["params"]["name"] == "broken"}
+        await whole(json.dumps({"jsonrpc": "2.0", "id": 1, "result": result}).encode())(exchange)
+        return
+    model = asked["model"]
     body = (BEGIN + _REST).replace(b"small-1", model.encode())
     if model == _SOLD:
         body = body.replace(b'"usage": {', b'"usage": {"cost": 0.0012, "is_byok": false, ')
@@ -156,7 +161,10 @@ def _traffic(address: str) -> Iterator[None]:
             number += 1
             upstream = "away" if number % 10 == 0 else "small"
             model = "new-1" if number % 7 == 0 else _SOLD if number % 5 == 0 else f"{upstream}-1"
-            _ask(address, upstream, model, ("search", "support")[number % 2])
+            asked = {"model": model, "stream": True, "messages": []}
+            _ask(address, f"/{upstream}/v1/chat/completions", asked, ("search", "support")[number % 2])
+            called = {"name": "broken" if number % 4 == 0 else "level"}
+            _ask(address, "/small/mcp", {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": called}, "search")
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -167,12 +175,11 @@ def _traffic(address: str) -> Iterator[None]:
         thread.join(_PATIENCE_S)
 
 
-def _ask(address: str, upstream: str, model: str, team: str) -> None:
+def _ask(address: str, target: str, asked: Mapping[str, Any], team: str) -> None:
     connection = http.client.HTTPConnection(address, timeout=_PATIENCE_S)
     with contextlib.closing(connection), contextlib.suppress(OSError, http.client.HTTPException):
-        body = json.dumps({"model": model, "stream": True, "messages": []})
-        headers = {"X-Team": team, "Authorization": "Bearer demo"}
-        connection.request("POST", f"/{upstream}/v1/chat/completions", body, headers)
+        headers = {"X-Team": team, "Authorization": "Bearer demo", "Content-Type": "application/json"}
+        connection.request("POST", target, json.dumps(asked), headers)
         connection.getresponse().read()
 
 

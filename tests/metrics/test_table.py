@@ -143,6 +143,7 @@ def test_conventions_of_opentelemetry_have_their_names() -> None:
         "gen_ai.client.operation.time_to_first_chunk_seconds",
         "gen_ai.client.operation.time_per_output_chunk_seconds",
         "gen_ai.client.token.usage",
+        "mcp.client.operation.duration_seconds",
     }
     inference = "gen_ai.client.inference."
     assert names("latest") == {
@@ -151,5 +152,6 @@ def test_conventions_of_opentelemetry_have_their_names() -> None:
         *(f"{inference}usage.{name}_tokens_total" for name in ("cache_write.input", "reasoning.output")),
         f"{inference}operation.input_tokens",
         f"{inference}operation.output_tokens",
+        "mcp.client.operation.duration_seconds",
     }
     assert {row.ours for row in OTEL_TABLE} - {None} <= set(table.BY_NAME)

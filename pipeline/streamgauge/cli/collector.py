@@ -137,6 +137,7 @@ async def _collect(collector: CollectorSettings, control: Control, stack: AsyncE
     spool = stack.enter_context(contextlib.closing(_spool(collector)))
     process, listening = _recorder(collector, spool, files, stack)
     delivery = delivery_of(collector, spool, files)
+    process.on_call = delivery.metrics.observe_call
     admin = _AdminPort(collector, delivery, control, spool, files)
     if access is not None:
         await admin.open(access, stack)

@@ -23,7 +23,7 @@ class Shipping:
     """The delivery of `tap`. `process`: the name that the page shows. Raises UsageFault."""
 
     def __init__(self, settings: Settings, process: str, spool: Spool) -> None:
-        self.metrics = Metrics((MetricSource.TAP,))
+        self.metrics = Metrics((MetricSource.TAP,), otel_names=settings.otel_names)
         responses = partial(responses_of, settings.data_dir / "counters")
         self._watch = TapWatch(process, spool, settings.select(Limits), responses=responses)
         self.pages = LivePages(self._watch.ask, clients=clients_of(settings))

@@ -11,6 +11,7 @@ text_format.py   the page as text: the classic format, and OpenMetrics
 protobuf_format.py   the page as protobuf, with native histograms
 observe.py observation.py   what a record adds
 otel_names.py  the same under OpenTelemetry's names, where they are asked for
+calls.py       calls of JSON-RPC: of tools and of other agents
 rate_limits.py   the rate limits of the newest responses, as gauges
 resumed_usage.py   what a record's usage adds: a resumed stream counts once
 objectives.py  the objectives of streams, for alerts

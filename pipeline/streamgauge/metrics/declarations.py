@@ -85,6 +85,18 @@ LABELS: Mapping[str, Label] = {
     "budget_value": Label("the value of a budget's key", 100, open=True),
     "provider": Label("a provider that bills, as the audit's map names it", 20, open=True),
     "reason": Label("the reason", 40),
+    # Of calls of JSON-RPC. Names of tools come from clients.
+    "call_protocol": Label("mcp (Model Context Protocol) or a2a (Agent2Agent)", 4),
+    "call_method": Label("the method, if its protocol names it; several in one request: batch", 50, open=True),
+    "call_tool": Label("the name of the tool, of the method tools/call; else absent", 200, True, True, True),
+    "call_error": Label(
+        "tool_error (the result has isError), the code of a JSON-RPC error, task_failed, task_rejected, the status of an "
+        "HTTP error, or how the exchange ended without an answer; absent if the call succeeded",
+        50,
+        True,
+        True,
+        True,
+    ),
     "cause": Label(
         "why the worker was stuck (loop, commit, group, stop), or why the connection to an upstream failed", 20
     ),
@@ -98,10 +110,12 @@ LABELS: Mapping[str, Label] = {
     "stage": Label("the step that failed on a message", 8),
     "error_class": Label("the kind of failure", 16),
     "partition": Label("a partition of the segments topic", 66),
-    "label": Label("the name of the label", 40),
+    "label": Label("the name of the label", 50),
     "version": Label("the version of this program", 3),
     "process": Label("main (it serves this page), relay, recorder or packet tap; all relays together", 6),
     # Of OpenTelemetry's names.
+    "mcp.method.name": Label("as `call_method`", 50, open=True),
+    "gen_ai.tool.name": Label("as `call_tool`", 200, True, True, True),
     "gen_ai.operation.name": Label("chat, text_completion or generate_content, by the API format", 6, open=True),
     "gen_ai.provider.name": Label("the provider that defined the API format", 16, open=True),
     "gen_ai.request.model": Label("as `model`", _MODELS, open=True),

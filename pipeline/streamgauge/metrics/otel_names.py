@@ -16,7 +16,7 @@ from streamgauge.core.token_kinds import growth
 from streamgauge.metrics.declarations import Kind, Metric, MetricSource
 from streamgauge.metrics.observation import Observation, sum_of_gaps
 from streamgauge.metrics.resumed_usage import Addition
-from streamgauge.metrics.table import DURATION_BOUNDS_S, FIRST_TOKEN_BOUNDS_S
+from streamgauge.metrics.table import CALL_BOUNDS_S, DURATION_BOUNDS_S, FIRST_TOKEN_BOUNDS_S
 
 OtelNames = Literal["off", "v1.41", "latest"]
 
@@ -102,9 +102,16 @@ OPERATION_OUTPUT = OtelRow(
     Kind.HISTOGRAM, "tokens", "Output tokens of an operation.", _FAILABLE, TOKEN_COUNT_BOUNDS,
 )  # fmt: skip
 
+# Of calls of tools, not of streams.
+MCP_DURATION = OtelRow(
+    "mcp.client.operation.duration", "mcp.client.operation.duration", "streamgauge_call_duration_seconds",
+    Kind.HISTOGRAM, "seconds", "Duration of a request or notification of the Model Context Protocol.",
+    ("mcp.method.name", "gen_ai.tool.name", "error.type"), CALL_BOUNDS_S,
+)  # fmt: skip
+
 OTEL_TABLE: tuple[OtelRow, ...] = (
     DURATION, FIRST_CHUNK, PER_CHUNK, TOKEN_USAGE, INPUT_TOKENS, OUTPUT_TOKENS, CACHE_READ, CACHE_WRITE, REASONING,
-    OPERATION_INPUT, OPERATION_OUTPUT,
+    OPERATION_INPUT, OPERATION_OUTPUT, MCP_DURATION,
 )  # fmt: skip
 
 

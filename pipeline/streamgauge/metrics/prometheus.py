@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from threading import Lock
 
 import streamgauge
+from streamgauge.core.formats.json_rpc import CallResult
 from streamgauge.core.record import Record
 from streamgauge.metrics import protobuf_format, table
 from streamgauge.metrics.budgets import Key, PageBudgets
+from streamgauge.metrics.calls import CallObserver
 from streamgauge.metrics.declarations import Kind, MetricSource, label_of
 from streamgauge.metrics.observe import CostOf, Observer, StreamCost
 from streamgauge.metrics.otel_names import OtelNames, otel_metrics
@@ -84,6 +86,7 @@ class Metrics:
         self._budgets.now = clock()
         self._open_labels = sorted({name for metric in shown for name in metric.labels if label_of(name).open})
         self._observer = Observer(self._families, self._budgets, otel_names or "off", cost_of)
+        self._calls = CallObserver(self._families, otel_names or "off")
         self._rate_limits = RateLimitGauges(self._families, clock)
         self._sources: list[Source] = []
         for metric in table.TABLE:
@@ -97,6 +100,12 @@ class Metrics:
             self._budgets.now = self._clock()
             self._rate_limits.observe(record)
             return self._observer.observe(record)
+
+    def observe_call(self, result: CallResult) -> None:
+        """Counts a call of JSON-RPC that has ended."""
+        with self._lock:
+            self._budgets.now = self._clock()
+            self._calls.observe(result)
 
     def start_upstream(self, name: str) -> None:
         """Lets the counters of a configured upstream begin at 0, before its first stream."""

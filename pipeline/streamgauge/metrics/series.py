@@ -83,8 +83,8 @@ class Histogram:
     slowest: Exemplar | None = None
     slowest_age: int = 0
 
-    def add(self, bounds: tuple[float, ...], value: float, stream: ObservedStream) -> None:
-        """Adds one value >= 0."""
+    def add(self, bounds: tuple[float, ...], value: float, stream: ObservedStream | None) -> None:
+        """Adds one value >= 0. Without a stream it is no exemplar."""
         self.counts[bisect_left(bounds, value)] += 1
         self.total += value
         if value <= ZERO_THRESHOLD:
@@ -92,6 +92,8 @@ class Histogram:
         else:
             index = math.ceil(math.log2(min(value, MAX_NATIVE)) * 2**NATIVE_SCHEMA)
             self.native[index] = self.native.get(index, 0) + 1
+        if stream is None:
+            return
         exemplar = self.latest = Exemplar(value, stream)
         self.slowest_age += 1
         if self.slowest is None or value >= self.slowest.value or self.slowest_age >= SLOWEST_OF:
@@ -202,8 +204,8 @@ class Family:
             for key in product(*(values.get(label, (UNKNOWN,)) for label in self.metric.labels)):
                 self.start(self.key_of_values(key))
 
-    def observe(self, key: Key, value: float, stream: ObservedStream) -> None:
-        """Adds one observation >= 0, of this stream."""
+    def observe(self, key: Key, value: float, stream: ObservedStream | None) -> None:
+        """Adds one observation >= 0, of this stream, if it is one of a stream."""
         self._histogram(key).add(self.metric.bounds, value, stream)
 
     def observe_all(self, key: Key, cumulative: Iterable[tuple[float | None, int]], total: float) -> None:

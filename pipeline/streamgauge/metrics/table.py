@@ -46,6 +46,8 @@ TOKEN_BOUNDS_S = (0.001, 0.0025, 0.005, 0.0075, 0.01, 0.015, 0.02, 0.03, 0.04, 0
 LONGEST_GAP_BOUNDS_S = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
 # 5 (a small machine) to 1,000 (the fastest hardware).
 TOKENS_PER_SECOND_BOUNDS = (5.0, 10.0, 20.0, 30.0, 50.0, 75.0, 100.0, 150.0, 200.0, 500.0, 1000.0)
+# OpenTelemetry's advice for calls of tools.
+CALL_BOUNDS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0)
 # A short answer takes a second, an agent's long one ten minutes; the upstream's idle timeout is 900 s.
 DURATION_BOUNDS_S = (0.5, 1.0, 2.5, 5.0, 10.0, 20.0, 30.0, 60.0, 120.0, 300.0, 900.0)
 
@@ -368,6 +370,29 @@ ENVOY_DELAY_SECONDS = counter(
     "times of records are late. If Envoy runs on another host, the difference of both clocks is in it.",
     unit="seconds",
 )
+CALL_DURATION = histogram(
+    _TAP,
+    "call_duration_seconds",
+    "Time from a call's request to the last read of its answer, of calls over JSON-RPC: of tools (Model Context Protocol) "
+    "and of other agents (Agent2Agent). They have no record.",
+    "seconds",
+    CALL_BOUNDS_S,
+    "upstream",
+    "call_protocol",
+    "call_method",
+    "call_tool",
+    "call_error",
+)
+UNMEASURED_CALLS = counter(
+    _TAP,
+    "calls_unmeasured",
+    "Calls whose end, or whether they failed, is not known: a part of the answer found no room (recorder_behind), it is too "
+    "long (too_large) or could not be decoded (undecodable), it comes in another response (answered_elsewhere), there were "
+    "too many at once (limit), the tap stopped (tap_stopped), or a bug of ours (capture_fault).",
+    "upstream",
+    "call_protocol",
+    "reason",
+)
 DATA_FREE = gauge(_TAP, "data_free_bytes", "Free space on the disk of the data directory.", "bytes")
 DATA_DISK = gauge(_TAP, "data_disk_bytes", "Size of the disk of the data directory.", "bytes")
 SETTINGS_FILE_UNUSABLE = gauge(
@@ -558,6 +583,7 @@ TABLE: tuple[Metric, ...] = (
     READS_SEEN, READS_DELIVERED, READS_DROPPED, READS_WAITING, TAP_INCIDENTS, TAP_REFUSED, RESPONSES_SEEN, NOT_CAPTURED,
     CLIENT_CONNECTIONS, CLIENT_CONNECTIONS_LIMIT, SPOOL_BYTES, SPOOL_LIMIT, SPOOL_ROWS, SPOOL_WRITES_REFUSED,
     BROKER_CONNECTED, BROKER_PROBLEM, TAP_HEADS, TAP_HEADS_SECONDS, ENVOY_HEADS, ENVOY_DELAY_SECONDS,
+    CALL_DURATION, UNMEASURED_CALLS,
     DATA_FREE, DATA_DISK, SETTINGS_FILE_UNUSABLE, CLOCK_SKEW,
     OPEN_STREAMS, IGNORED, BUNDLES, DUPLICATE_BUNDLES, DUPLICATE_SEGMENTS, LATE_SEGMENTS, DEAD_LETTERS,
     DEAD_LETTERS_WAITING, LOG_GAPS, LOG_GAP_MESSAGES, WORKER_LAG, COMMITTED_OFFSET, WORKER_PARTITIONS, WORKER_BROKER,

@@ -3,7 +3,7 @@
 For taps:
 
 exchange_capture.py   reports one exchange; all taps use it
-websocket_capture.py  reports one WebSocket
+session_capture.py  reports one WebSocket or call of JSON-RPC
 protocol.py           the messages to the recorder
 client.py             buffers messages and sends them; loop_client.py: on an asyncio event loop
 fair_shares.py        which new streams are captured while the recorder is behind
@@ -16,6 +16,7 @@ process.py            everything between the messages of taps and the spool; bat
 recorder.py           messages -> segments, sans-IO
 capture.py            the segments of one stream
 websocket_session.py  a WebSocket -> streams, one a response; websocket_events.py: what its events are routed by
+call_session.py       a call of JSON-RPC -> its duration and error
 request.py            facts of a request; installation_key.py: the key of its digests
 response.py           the reads of a response: events.py masks its events, response_head.py reads its head
 content_kind.py       how the events of a content are framed; framed_events.py masks those that are no server-sent events

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from itertools import islice, takewhile
 
+from streamgauge.core.formats.json_rpc import RPC_MARK
 from streamgauge.core.formats.sse import (
     MAX_EVENT_BYTES,
     Event,
@@ -14,7 +15,7 @@ from streamgauge.core.formats.sse import (
     write_event,
     write_tail,
 )
-from streamgauge.core.masking.masker import RPC_MARK, Masker
+from streamgauge.core.masking.masker import Masker
 from streamgauge.recorder.budget import Budget, UnfinishedEvent
 
 # Of a stream without a frame, so many bytes are masked first (bytes). They hold some 20 usual events, from which a frame is

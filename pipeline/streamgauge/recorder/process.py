@@ -23,6 +23,7 @@ from typing import Literal
 
 from streamgauge import __version__
 from streamgauge.core.capture.segments import BUNDLE_BYTES, BUNDLE_NS, Segment
+from streamgauge.core.formats.json_rpc import CallResult
 from streamgauge.recorder.batches import Batches
 from streamgauge.recorder.bundler import HEARTBEAT_NS, Bundler
 from streamgauge.recorder.installation_key import previous_key
@@ -85,10 +86,11 @@ class RecorderSettings(SamplingSettings, SpoolSettings):
 
 
 class RecorderProcess:
-    """Everything between the relays' messages and the spool."""
+    """Everything between the relays' messages and the spool. `on_call` is called with each call of JSON-RPC that ends."""
 
     def __init__(self, settings: RecorderSettings, key: bytes, spool: Spool, counters: Counters) -> None:
         self._counters, self._spool = counters, spool
+        self.on_call: Callable[[CallResult], None] | None = None
         # A small spool has small transactions: a bundle of at most half of one fits, with the overhead of its row.
         bundle_bytes = min(BUNDLE_BYTES, spool.most_at_once // 2)
         self._recorder = Recorder(
@@ -226,6 +228,10 @@ class RecorderProcess:
         self._recorder.dropped.clear()
         self._recorder.incidents.clear()
         self._recorder.refused.clear()
+        calls, self._recorder.calls = self._recorder.calls, []
+        for call in calls:
+            if self.on_call is not None:
+                self.on_call(call)
 
 
 def _later(moment_ns: int) -> Callable[[], bool]:

@@ -8,8 +8,9 @@ follows ExchangeEnding. The response is ResponseRead* or ResponseReads*: head, f
 that does not read the wire sends ResponseHead once, and then ResponseRead* with the bytes of the body alone. ReadsDropped
 takes the place of missing reads; ResponseHead is never dropped.
 
-A WebSocket is WebSocketOpened, then WebSocketData*, then ExchangeEnding. Its responses are streams that the recorder makes
-(websocket_session.py); their reads are counted there.
+A WebSocket is WebSocketOpened, then WireData*, then ExchangeEnding. Its responses are streams that the recorder makes
+(websocket_session.py); their reads are counted there. A call of JSON-RPC is CallOpened, then WireData* of its answer, then
+ExchangeEnding. It is measured and not stored (call_session.py), so its reads are counted nowhere.
 """
 
 import struct
@@ -19,6 +20,7 @@ from typing import Annotated
 import msgspec
 
 from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.core.formats.json_rpc import Call
 from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.rate_limit import RATE_LIMIT_HEADERS
 
@@ -147,14 +149,25 @@ class WebSocketOpened(msgspec.Struct, array_like=True, tag=8, frozen=True, gc=Fa
     headers: list[tuple[str, str]] = []
 
 
-class WebSocketData(msgspec.Struct, array_like=True, tag=9, frozen=True, gc=False):
-    """One read of a WebSocket: raw bytes of frames. `gap`: bytes of this direction before it could not be sent."""
+class WireData(msgspec.Struct, array_like=True, tag=9, frozen=True, gc=False):
+    """One read of a WebSocket or of the answer to a call: raw bytes. `gap`: bytes of this direction before it could not be
+    sent.
+    """
 
     stream: int
     at_ns: int
     data: bytes
     from_client: bool
     gap: bool = False
+
+
+class CallOpened(msgspec.Struct, array_like=True, tag=10, frozen=True, gc=False):
+    """The answer to a call of JSON-RPC began. `at_ns`: the read with the request's first byte."""
+
+    stream: int
+    at_ns: int
+    upstream: str | None
+    call: Call
 
 
 # Taps that do not see the wire: in an application, or beside Envoy. The bytes that reached the client are not known.
@@ -170,7 +183,8 @@ Message = (
     | ExchangeEnding
     | ResponseHead
     | WebSocketOpened
-    | WebSocketData
+    | WireData
+    | CallOpened
 )
 
 # Request headers that a recorder needs; a tap sends no others to it, except the tenant header.

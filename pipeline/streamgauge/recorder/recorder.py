@@ -20,11 +20,14 @@ from operator import attrgetter
 from typing import assert_never
 
 from streamgauge.core.capture.segments import BUNDLE_BYTES, Ending, Segment
+from streamgauge.core.formats.json_rpc import CallResult, Unmeasured
 from streamgauge.recorder.budget import Budget
+from streamgauge.recorder.call_session import CallSession
 from streamgauge.recorder.capture import RecordedStream
 from streamgauge.recorder.decoder_memory import MAX_DECODER_BYTES, DecoderMemory
 from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import (
+    CallOpened,
     ExchangeEnding,
     Message,
     ReadsDropped,
@@ -34,8 +37,8 @@ from streamgauge.recorder.protocol import (
     ResponseHead,
     ResponseRead,
     ResponseReads,
-    WebSocketData,
     WebSocketOpened,
+    WireData,
 )
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.recorder.stream_id import FREE_BITS, ID_BYTES, stream_id
@@ -67,8 +70,9 @@ def _never() -> bool:
 
 
 class Recorder:
-    """Call `handle` for each message, then take the segments. `dropped`, `incidents`, `refused`, `made`, `unmade` and `seen`
-    grow until the caller clears them. `refused`: streams above the limit of open ones, by upstream.
+    """Call `handle` for each message, then take the segments. `dropped`, `incidents`, `refused`, `made`, `unmade`, `seen` and
+    `calls` grow until the caller clears them. `refused`: streams above the limit of open ones, by upstream. `calls`: calls of
+    JSON-RPC that have ended.
 
     Of WebSockets: `made`: responses that became streams, by upstream; `unmade`: those that did not, and why; `seen`: reads of
     these streams.
@@ -94,6 +98,7 @@ class Recorder:
         self.made: Counter[str | None] = Counter()
         self.unmade: Counter[tuple[str | None, NotCaptured]] = Counter()
         self.seen = 0
+        self.calls: list[CallResult] = []
         self._settings = settings
         self._new_id = new_id or new_stream_id
         self._on_start = on_start
@@ -104,7 +109,8 @@ class Recorder:
         self._memory = DecoderMemory(max_decoder_bytes)
         self._open: dict[Key, RecordedStream] = {}
         self._websockets: dict[Key, WebSocketSession] = {}
-        self._unknown_websockets: dict[Key, None] = {}  # the last ones that began before this recorder
+        self._calls: dict[Key, CallSession] = {}
+        self._unread: dict[Key, None] = {}  # the last sessions that this recorder does not read
         self._numbers = itertools.count()  # of the streams of WebSockets
         # By sender, the number of its first refused stream. Senders number their streams upwards.
         self._refused_from: dict[int, int] = {}
@@ -163,7 +169,7 @@ class Recorder:
     def _handle_other(
         self,
         capture: RecordedStream,
-        message: ResponseHead | RequestBody | RequestSent | WebSocketOpened | WebSocketData,
+        message: ResponseHead | RequestBody | RequestSent | WebSocketOpened | WireData | CallOpened,
     ) -> None:
         if not capture.behind:
             self._changed[capture] = None
@@ -175,8 +181,8 @@ class Recorder:
                     capture.request_body(message.data)
                 case RequestSent():
                     capture.request_sent(message)
-                case WebSocketOpened() | WebSocketData():
-                    pass  # its sender has given a WebSocket the number of a stream
+                case WebSocketOpened() | WireData() | CallOpened():
+                    pass  # its sender has given a session the number of a stream
                 case _:
                     assert_never(message)
         except Exception as error:  # noqa: BLE001 - capture fails open: a bug only makes this stream's record incomplete
@@ -261,8 +267,8 @@ class Recorder:
         """End all open streams of a sender that has disconnected, as cut."""
         for sender, stream in [key for key in self._open if key[0] == source]:
             self.handle(ExchangeEnding(stream, at_ns, Ending.CUT), sender)
-        for sender, websocket in [key for key in self._websockets if key[0] == source]:
-            self.handle(ExchangeEnding(websocket, at_ns, Ending.CUT), sender)
+        for sender, session in [key for key in (*self._websockets, *self._calls) if key[0] == source]:
+            self.handle(ExchangeEnding(session, at_ns, Ending.CUT), sender)
         self._refused_from.pop(source, None)
 
     def segments(self) -> list[Segment]:
@@ -337,7 +343,9 @@ class Recorder:
         """Handle a message of a stream that is not open: it begins, was refused, or began before this recorder started."""
         if isinstance(message, RequestStarted):
             self._begin(key, message)
-        elif isinstance(message, WebSocketOpened | WebSocketData | ExchangeEnding):
+        elif isinstance(message, CallOpened) or key in self._calls:
+            self._handle_call(key, message)
+        elif isinstance(message, WebSocketOpened | WireData | ExchangeEnding):
             self._handle_websocket(key, message)
         elif isinstance(message, ResponseRead | ResponseReads):
             source, stream = key
@@ -347,20 +355,18 @@ class Recorder:
 
     # --- WebSockets, whose responses are streams of a sender of their own ---------------------------------------------------
 
-    def _handle_websocket(self, key: Key, message: WebSocketOpened | WebSocketData | ExchangeEnding) -> None:
+    def _handle_websocket(self, key: Key, message: WebSocketOpened | WireData | ExchangeEnding) -> None:
         session = self._websockets.get(key)
         if isinstance(message, WebSocketOpened):
             self._open_websocket(key, message)
             return
         if session is None:
-            if isinstance(message, WebSocketData) and key not in self._unknown_websockets:
+            if isinstance(message, WireData) and key not in self._unread:
                 self.unmade[None, NotCaptured.RECORDER_GONE] += 1
-                self._unknown_websockets[key] = None
-                if len(self._unknown_websockets) > self._max_open:
-                    del self._unknown_websockets[next(iter(self._unknown_websockets))]
+                self._do_not_read(key)
             return
         try:
-            if isinstance(message, WebSocketData):
+            if isinstance(message, WireData):
                 session.data(message)
             else:
                 del self._websockets[key]
@@ -380,6 +386,39 @@ class Recorder:
             return
         sink = _StreamsOfWebSocket(self, ~key[0], opened.request.upstream, self._numbers)
         self._websockets[key] = WebSocketSession(opened, sink, self._budget)
+
+    # --- calls of JSON-RPC, which become no streams -------------------------------------------------------------------------
+
+    def _handle_call(self, key: Key, message: Message) -> None:
+        try:
+            if isinstance(message, CallOpened):
+                self._open_call(key, message)
+            elif isinstance(message, WireData):
+                self._calls[key].data(message)
+            elif isinstance(message, ExchangeEnding):
+                self.calls.append(self._calls.pop(key).end(message))
+        except Exception as error:  # noqa: BLE001 - as above; this call is not measured
+            report_fault("the recorder", error)
+            self.incidents[Incident.CAPTURE_FAULT] += 1
+            session = self._calls.pop(key, None)
+            self.calls += [] if session is None else [session.fail(Unmeasured.FAULT)]
+            self._do_not_read(key)
+
+    def _open_call(self, key: Key, opened: CallOpened) -> None:
+        if key in self._calls:
+            self._handle_call(key, ExchangeEnding(opened.stream, opened.at_ns, Ending.CUT))
+        session = CallSession(opened, self._budget, self._memory)
+        if len(self._calls) < self._max_open:
+            self._calls[key] = session
+        else:
+            self.calls.append(session.fail(Unmeasured.LIMIT))
+            self._do_not_read(key)
+
+    def _do_not_read(self, key: Key) -> None:
+        """Ignore what still comes of a session."""
+        self._unread[key] = None
+        if len(self._unread) > self._max_open:
+            del self._unread[next(iter(self._unread))]
 
     def break_events(self, stream: int, source: int) -> None:
         """Mark that the framing of a stream's events could not be read."""

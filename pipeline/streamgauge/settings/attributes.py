@@ -26,9 +26,10 @@ RESERVED = frozenset(
         "unknown_share", "upstream", "upstream_host", "usage_source", "wait_us", "with_cost", "with_usage",
         "without_cost", "without_price", "without_usage",
         # Labels of metrics, ours, OpenTelemetry's (with underscores for dots), and those that Prometheus sets.
-        "activity", "budget_key", "budget_value", "cause", "error_class", "error_type", "gen_ai_operation_name",
-        "gen_ai_provider_name", "gen_ai_request_model", "gen_ai_token_modality", "gen_ai_token_type", "instance", "job",
-        "kind", "label", "le", "member", "partition", "phase", "process", "provider", "quantile", "reason", "result",
+        "activity", "budget_key", "budget_value", "call_error", "call_method", "call_protocol", "call_tool", "cause",
+        "error_class", "error_type", "gen_ai_operation_name", "gen_ai_provider_name", "gen_ai_request_model",
+        "gen_ai_token_modality", "gen_ai_token_type", "gen_ai_tool_name", "instance", "job", "kind", "label", "le",
+        "mcp_method_name", "member", "partition", "phase", "process", "provider", "quantile", "reason", "result",
         "setting", "side", "source", "stage", "streaming", "version",
     }
 )  # fmt: skip

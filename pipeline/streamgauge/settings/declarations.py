@@ -576,8 +576,8 @@ class Settings(ProxySettings, SamplingSettings, SpoolSettings, LedgerSettings, A
     )
     otel_names: Literal["off", "v1.41", "latest"] = _set(
         choice("off", "v1.41", "latest", metavar="VERSION"), "off",
-        "show metrics of streams also under OpenTelemetry's names, of this version of its conventions",
-        TO_LEDGER, _OPERATION,
+        "show metrics of streams and calls also under OpenTelemetry's names, of this version of its conventions",
+        _SERVICES, _OPERATION,
     )  # fmt: skip
     given: Mapping[str, str] = field(default_factory=dict)
 

@@ -26,6 +26,7 @@ from streamgauge.core.dialects import (
     recognised_body,
 )
 from streamgauge.core.dialects.contract import KEEP_ERRORS, type_of
+from streamgauge.core.formats.json_rpc import RPC_MARK
 from streamgauge.core.formats.json_text import UNPARSED, parse, parse_each
 from streamgauge.core.formats.sse import HALF_EVENT, Event, comment_lines, write_event, write_tail
 from streamgauge.core.masking.frames import MIN_EVENTS, Frame, NotRecognisedError, frame_of
@@ -41,8 +42,6 @@ _BRACE = ord("{")
 _TEXT_EVENTS = frozenset(name for dialect in DIALECTS for name in dialect.text_events)
 # Replaces data that is not JSON. The replacement does not parse either.
 _UNPARSABLE = b"masked"
-# The name of the member that each message of JSON-RPC 2.0 has, as JSON.
-RPC_MARK = b'"jsonrpc"'
 # What `_kept` returns for an event whose data stays unchanged.
 _UNCHANGED = msgspec.Raw(b"")
 

@@ -110,8 +110,8 @@ class PacketExchange:
             piece = data if size == len(data) else data[:size]
             if gate.capture is not None:
                 gate.capture.read(at_ns, piece)
-            elif gate.waits:
-                gate.read_early(at_ns, piece, self.framing)
+            else:
+                gate.other_read(at_ns, piece, self.framing)
         return size
 
     def lose_bytes(self, size: int) -> int:

@@ -1,6 +1,6 @@
 """Decides when the capture of an exchange on the wire starts: at the request for LLM endpoints; otherwise only if the
-response is an event stream. The handshake of a WebSocket is captured once it is answered. The relay and the packet tap use
-it.
+response is an event stream. The handshake of a WebSocket is captured once it is answered. A call of JSON-RPC is measured: its
+response has no record. The relay and the packet tap use it.
 """
 
 import re
@@ -10,12 +10,13 @@ from typing import NamedTuple
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.dialects import WEBSOCKET, endpoint_of, names_model_alone
-from streamgauge.core.http1.head import names_stream
+from streamgauge.core.formats.json_rpc import MCP_HEADERS, Call, call_of, call_of_headers
+from streamgauge.core.http1.head import media_types, names_stream
 from streamgauge.recorder.exchange_capture import CaptureClient, ConnectedClient, ExchangeCapture, kept_headers
 from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import REQUEST_HEADERS, RESPONSE_HEADERS, RequestStarted
+from streamgauge.recorder.session_capture import SessionCapture
 from streamgauge.recorder.uncaptured import why_not_captured
-from streamgauge.recorder.websocket_capture import WebSocketCapture
 from streamgauge.runtime.faults import report_fault
 from streamgauge.settings.attributes import Attribute
 from streamgauge.spool.read_counters import DropReason
@@ -23,12 +24,14 @@ from streamgauge.spool.response_counters import NotCaptured
 from streamgauge.taps.proxy.request import Outgoing, Request
 from streamgauge.taps.proxy.response import MAX_RESPONSE_HEAD, ResponseFraming
 
-# How much of a request's body is kept until its response shows whether it is captured (bytes): a prompt, and its parameters.
+# How much of a request's body is kept until its response shows whether it is captured, or until it is whole and shows a call
+# of JSON-RPC (bytes): a prompt, and its parameters.
 MAX_HELD_BODY = 64 * 1024
 
 # The status with which a server refuses the protocol of a WebSocket (RFC 9110, 15.5.22).
 _NO_WEBSOCKET = 426
 
+_JSON = "application/json"
 _CREDENTIALS = (b"authorization", b"x-api-key", b"api-key", b"x-goog-api-key")
 # Gemini takes the API key as a parameter, too, and so do Azure's WebSockets.
 _KEY_IN_QUERY = re.compile(rb"[?&](?:api-)?key=([^&]+)")
@@ -74,21 +77,23 @@ class CaptureGate:
     """Reports one exchange, once its capture has started.
 
     `capture`: None before that. `waits`: the response's head will decide whether the capture starts. `counted`: the response
-    counts as captured, or as not captured by a reason. `websocket`: the capture of a WebSocket that the upstream accepted.
+    counts as captured, or as not captured by a reason. `session`: the capture of a WebSocket that the upstream accepted, or
+    of a call of JSON-RPC.
     """
 
-    __slots__ = ("_body", "_client", "_early", "_early_bytes", "_held", "_may_hold", "_request", "_sent", "capture",
-                 "counted", "waits", "websocket")  # fmt: skip
+    __slots__ = ("_body", "_call", "_client", "_early", "_early_bytes", "_held", "_may_hold", "_request", "_sent", "capture",
+                 "counted", "session", "waits")  # fmt: skip
 
     def __init__(self, client: ConnectedClient, request: CapturedRequest) -> None:
         self.capture: ExchangeCapture | None = None
-        self.websocket: WebSocketCapture | None = None
+        self.session: SessionCapture | None = None
         self.waits = self.counted = False
         self._client = client
         self._request = request
         self._body: list[bytes] | None = []  # unreported pieces of the request's body; None after `begin`
         self._held: list[bytes] = []  # pieces of the request's body, while `waits`
         self._may_hold = 0  # bytes
+        self._call: Call | None = None  # what the request's body makes, while `waits`
         self._early: list[tuple[int, bytes]] = []
         self._early_bytes = 0
         self._sent: tuple[int, int | None, int] | None = None
@@ -124,9 +129,11 @@ class CaptureGate:
         method, target = self._method_and_target()
         if self._request.request.is_handshake or endpoint_of(method, target) is None:
             self.waits = True
-            self._may_hold = MAX_HELD_BODY if names_model_alone(method, target) else 0
+            self._may_hold = MAX_HELD_BODY if self._may_be_call or names_model_alone(method, target) else 0
             for piece in body:
                 self._hold(piece)
+            if self._sent is not None:
+                self._find_call()
             return
         capture = self._start(method, target)
         for piece in body:
@@ -139,6 +146,41 @@ class CaptureGate:
         self._sent = (at_ns, connected_ns, body_bytes)
         if self.capture is not None:
             self.capture.request_sent(*self._sent)
+        elif self.waits:
+            self._find_call()
+
+    @property
+    def _may_be_call(self) -> bool:
+        """Whether the request's head is that of a call of JSON-RPC."""
+        request = self._request.request
+        fields = [value.decode("latin-1") for value in request.values(b"content-type")]
+        return request.method == b"POST" and _JSON in media_types(fields)
+
+    @property
+    def _is_mcp(self) -> bool:
+        return any(self._request.request.values(name) for name in MCP_HEADERS)
+
+    def _first(self, name: bytes) -> str | None:
+        """The first value of a header of the request."""
+        return next((value.decode("latin-1") for value in self._request.request.values(name)), None)
+
+    def _find_call(self) -> None:
+        """Read the call of JSON-RPC that the body makes, if it is whole. Then only a body that names the model is kept."""
+        if not self._may_be_call:
+            return
+        if self._may_hold:
+            self._call = call_of(b"".join(self._held), is_mcp=self._is_mcp)
+        elif self._is_mcp:  # too long to be kept
+            self._call = call_of_headers(*map(self._first, (b"mcp-method", b"mcp-name")))
+        if not names_model_alone(*self._method_and_target()):
+            self._held = []
+
+    def other_read(self, at_ns: int, data: bytes, framing: ResponseFraming) -> None:
+        """Reports a read of a response whose capture has not started."""
+        if self.waits:
+            self.read_early(at_ns, data, framing)
+        elif self.session is not None:
+            self.session.upstream_data(at_ns, data)
 
     def read_early(self, at_ns: int, data: bytes, framing: ResponseFraming) -> None:
         """Keeps a read while `waits`, until the response's head is complete or invalid, or too many interim heads came before
@@ -152,6 +194,10 @@ class CaptureGate:
         held, self._held = self._held, []
         if self._request.request.is_handshake:
             self._decide_handshake(early, framing)
+        elif self._call is not None:
+            self._measure(self._call, early, counts=True)
+        elif self._is_mcp and self._request.request.method == b"GET":  # what a server sends by itself
+            self.count_uncaptured(NotCaptured.NOT_LLM)
         elif names_stream((framing.content_type,)):
             self._start_late(early, held)
         elif framing.status is not None or framing.fault is None:
@@ -166,14 +212,32 @@ class CaptureGate:
         is_llm = endpoint_of(method, target) is not None
         if framing.switched and is_llm:
             self.counted = True
-            self.websocket = WebSocketCapture(self._client, self._request.upstream)
-            self.websocket.open(self._started(method, target), kept_headers(framing.headers, RESPONSE_HEADERS))
+            self.session = SessionCapture(self._client, self._request.upstream)
+            self.session.open(self._started(method, target), kept_headers(framing.headers, RESPONSE_HEADERS))
         elif not is_llm and not framing.switched:
             self.count_uncaptured(why_not_captured(target, (framing.content_type,)))
         elif framing.switched or framing.status in (None, _NO_WEBSOCKET):
             self.count_uncaptured(NotCaptured.PROTOCOL)
         else:
             self._start_late(early)
+
+    def _measure(self, call: Call, early: Sequence[tuple[int, bytes]], *, counts: bool) -> None:
+        """Starts to report the answer to a call, which has no record. `counts`: it is a response of the upstream."""
+        request = self._request
+        self.session = SessionCapture(self._client, request.upstream, counts=counts)
+        self.session.open_call(request.request.began_ns, call, request.party)
+        if counts and self.session.stream:
+            self.count_uncaptured(NotCaptured.NOT_LLM)
+        self.counted = self.counted or counts
+        for read in early:
+            self.session.upstream_data(*read)
+
+    def _end_without_head(self) -> None:
+        """Reports a call that was not answered. Its request may have reached no upstream."""
+        if self._call is None:
+            self._find_call()
+        if self._call is not None:
+            self._measure(self._call, self._early, counts=False)
 
     def begin_unanswered(self) -> None:
         """Starts the capture of the handshake of a WebSocket that gets no answer."""
@@ -205,6 +269,8 @@ class CaptureGate:
         self.waits, self._early = False, []
         if self.capture is not None:
             self.capture.lose_read(reason)
+        elif self.session is not None:
+            self.session.lose_upstream_data()
 
     @property
     def stream(self) -> int | None:
@@ -214,7 +280,7 @@ class CaptureGate:
     @property
     def may_be_pumped(self) -> bool:
         """Whether the pump may report the reads from here on; also true if the exchange is not captured."""
-        return not self.waits if self.capture is None else self.capture.steady
+        return not (self.waits or self.session) if self.capture is None else self.capture.steady
 
     def reads_dropped(self, reads: int) -> None:
         """Reports reads that the pump dropped and has counted, but not reported."""
@@ -233,8 +299,10 @@ class CaptureGate:
         """Reports the end of the exchange, if it is captured."""
         if self.capture is not None:
             self.capture.end(at_ns, ending, fault, gone_ns=gone_ns, blocked_ns=blocked_ns, unsent_bytes=unsent_bytes)
-        elif self.websocket is not None:
-            self.websocket.end(at_ns, ending, fault, gone_ns)
+        elif self.waits:
+            self._end_without_head()
+        if self.session is not None:
+            self.session.end(at_ns, ending, fault, gone_ns)
 
     def _method_and_target(self) -> tuple[str, str]:
         request = self._request.request

@@ -244,8 +244,8 @@ class Exchange:
         self._response_begun = True
         if gate.capture is not None:
             gate.capture.read(at_ns, data)
-        elif gate.waits:
-            gate.read_early(at_ns, data, framing)
+        else:
+            gate.other_read(at_ns, data, framing)
         if framing.fault is not None:
             self._client.response_refused(refusals.invalid(self._outgoing.route.label, framing.fault.value))
             self._finish(Ending.RESET, at_ns, NextState.RESET, TransportFault.NOT_HTTP)
