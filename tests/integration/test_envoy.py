@@ -100,11 +100,18 @@ def test_n1_each_of_many_streams_at_once_has_its_outcome(streams: int, workers: 
         page = balance(tap)
     for case, one in zip(cases, received, strict=True):
         assert (case, one.end) == (case, {"left": "left", "reset": "fin", "early": "fin"}.get(case, "done"))
-    counted = Counter((case_of(record), record["outcome"]) for record in records)
+    # Nor can it read all of a report that Envoy gives up meanwhile: such a record says that reads are missing.
+    cut = [record for record in records if record["integrity"]["dropped_reads"]]
+    assert len(cut) == page.get('streamgauge_tap_reads_dropped_total{reason="not_reported"}', 0)
+    assert {record["outcome"] for record in cut} <= {"abandoned", *OUTCOMES.values()}
+    counted = Counter((case_of(record), record["outcome"]) for record in records if record not in cut)
     assert counted <= Counter((case, OUTCOMES[case]) for case in cases)
-    assert len(records) > streams / 2
+    assert counted.total() > streams / 2
     for record in records:
-        assert (record["tap"], record["upstream"], record["integrity"]["complete"]) == ("envoy", "vllm", True)
+        assert (record["tap"], record["upstream"]) == ("envoy", "vllm")
+        assert record["integrity"]["complete"] == (record not in cut)
+        if record in cut:
+            continue
         events = {"whole": len(EVENTS), "busy": 0}.get(case_of(record), 3)
         assert record["counts"]["events"] == events
         assert (record["timing"]["client_gone_s"] is not None) == (case_of(record) == "left")
