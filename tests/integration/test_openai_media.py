@@ -74,7 +74,7 @@ def test_each_stream_has_its_record(up: Running) -> None:
         assert speak(client, "long " * 20_000) == 2
     found = {(record["dialect"], record["request_model"]): record for record in up.wait_for_records(4)}
     assert found.keys() == {
-        ("openai-transcription", None),  # its request is no JSON
+        ("openai-transcription", "m-1"),
         ("openai-speech", "m-2"),
         ("openai-images", "m-3"),
         ("openai-speech", None),

@@ -134,6 +134,7 @@ class ExchangeCapture:
         client_name: str | None = None,
         party: Party | None = None,
         host: str | None = None,
+        form_model: str | None = None,
     ) -> None:
         """Reports the start of the exchange: see RequestStarted. If the client is overfull, or does not admit the party,
         nothing of the exchange is reported, and its reads are dropped.
@@ -148,7 +149,7 @@ class ExchangeCapture:
         size = len(target) + sum([len(name) + len(value) for pairs in (headers, attributes) for name, value in pairs])
         started = RequestStarted(
             self.stream, at_ns, wall_ns, upstream, method, target, headers, tap, dialect, stream_id, tenant_header,
-            attributes, client_name, party, host,
+            attributes, client_name, party, host, form_model,
         )  # fmt: skip
         client.put(started, size)
         self._started = self.steady = self._counted = True

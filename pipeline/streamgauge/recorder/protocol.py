@@ -38,6 +38,7 @@ class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=Fal
     attributes, as the tap read them from the request's headers. `client_name`: the name by which the proxy authenticated the
     client, by its token or certificate; None if it does not authenticate clients. `party`: the sender of the request, for
     the shares of a recorder that is behind (fair_shares.py); it is not recorded. `host`: of the upstream, without its port.
+    `form_model`: the model that a request names whose body is a form: its bytes are not reported.
     """
 
     stream: int
@@ -55,6 +56,7 @@ class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=Fal
     client_name: str | None = None
     party: Party | None = None
     host: str | None = None
+    form_model: str | None = None
 
 
 class RequestBody(msgspec.Struct, array_like=True, tag=1, frozen=True, gc=False):

@@ -261,6 +261,7 @@ class RequestReader:
 
     def __init__(self, opened: RequestStarted, key: bytes, budget: Budget) -> None:
         self._method, self._target = opened.method, opened.target
+        self._form_model = safe_id(opened.form_model)
         self._coding = ", ".join(value for name, value in opened.headers if name == "content-encoding")
         self._digest = _keyed(key).copy()
         self._gathered = BodyBuffer(budget, MAX_CODED_REQUEST if self._coding else MAX_REQUEST_BODY)
@@ -310,7 +311,9 @@ class RequestReader:
         model = _first(body, _MODEL, _id)
         stream = _first(body, _STREAM, _bool)
         return RequestFacts(
-            model=model or (safe_id(unquote(in_path[in_path.lastindex or 0])) if in_path else _model_in_query(query)),
+            model=model
+            or self._form_model
+            or (safe_id(unquote(in_path[in_path.lastindex or 0])) if in_path else _model_in_query(query)),
             stream=_stream_in_query(query) if stream is None else stream,
             n=_first(body, _N, whole_number),
             max_tokens=_first(body, _MAX_TOKENS, whole_number),

@@ -151,6 +151,33 @@ def test_the_body_that_alone_names_the_model_is_reported_with_an_event_stream(
     assert only(messages, RequestSent).whole is is_reported
 
 
+FORM = (
+    b'--b\r\nContent-Disposition: form-data; name="model"\r\n\r\nm-1\r\n'
+    b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.wav"\r\nContent-Type: audio/wav\r\n\r\nRIFF'
+)
+
+
+@pytest.mark.parametrize(
+    ("target", "body", "model"),
+    [
+        (b"/v1/audio/transcriptions", FORM, "m-1"),
+        (b"/v1/audio/translations?a=b", FORM + bytes(3 * MAX_HELD_BODY), "m-1"),
+        (b"/v1/images/edits/", FORM, "m-1"),
+        (b"/v1/audio/transcriptions", bytes(MAX_HELD_BODY) + FORM, None),
+        (b"/v1/audio/transcriptions", b"{}", None),
+        (b"/upload", FORM, None),
+    ],
+)
+def test_of_a_form_the_model_alone_is_reported(tmp_path: Path, target: bytes, body: bytes, model: str | None) -> None:
+    with exchange_rig(tmp_path, answering(SSE)) as (relay, _, recorder), relay.connect() as client:
+        client.sendall(post(target, body, b"Content-Type: multipart/form-data; boundary=b"))
+        assert receive(client, len(SSE)) == SSE
+        messages = recorder.ended()
+    assert arrived(messages) == SSE
+    assert only(messages, RequestStarted).form_model == model
+    assert RequestBody not in map(type, messages)
+
+
 def test_the_reads_before_a_late_head_keep_their_stamps(tmp_path: Path) -> None:
     def handler(one: socket.socket) -> None:
         receive_head(one)

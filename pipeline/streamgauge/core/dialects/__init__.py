@@ -155,13 +155,30 @@ def endpoint_of(method: str, target: str) -> str | None:
 
 
 # Endpoints whose response gets a record only if it is a stream of events, of which only the request names the model: OpenAI's
-# speech and images. Transcriptions and edits of images are left out: their requests are no JSON.
+# speech and images, whose requests are JSON, and its transcriptions and edits of images, whose requests are forms with files.
 _NAMES_MODEL = re.compile(r"/(?:audio/speech|images/generations)/?\Z")
+_NAMES_MODEL_IN_FORM = re.compile(r"/(?:audio/(?:transcriptions|translations)|images/(?:edits|variations))/?\Z")
+# A field of a form (RFC 7578, 4.2), bounded: what is searched may be the content of a file.
+_MODEL_FIELD = re.compile(
+    rb"(?i)\ncontent-disposition:[^\r\n]{0,80}; *name=\"?model\"? *\r\n"
+    rb"(?:[^\r\n]{1,80}\r\n){0,4}\r\n([^\r\n]{1,200})\r\n"
+)
 
 
 def names_model_alone(method: str, target: str) -> bool:
     """Whether a request is to no LLM endpoint, but its body has the model of a stream that may be its response."""
     return method == "POST" and _NAMES_MODEL.search(target.partition("?")[0]) is not None
+
+
+def names_model_in_form(method: str, target: str) -> bool:
+    """As `names_model_alone`, if the request's body is a form."""
+    return method == "POST" and _NAMES_MODEL_IN_FORM.search(target.partition("?")[0]) is not None
+
+
+def model_in_form(begin: bytes) -> str | None:
+    """The field `model` of a form (multipart/form-data), of which `begin` are the first bytes."""
+    found = _MODEL_FIELD.search(begin)
+    return None if found is None else found[1].decode("utf-8", "replace").strip()
 
 
 def dialect_of_endpoint(endpoint: str | None) -> Dialect | None:
@@ -255,7 +272,9 @@ __all__ = [
     "error_in",
     "is_foreign",
     "is_whole",
+    "model_in_form",
     "names_model_alone",
+    "names_model_in_form",
     "recognised",
     "recognised_body",
 ]

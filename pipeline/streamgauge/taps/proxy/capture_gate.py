@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.core.dialects import WEBSOCKET, endpoint_of, names_model_alone
+from streamgauge.core.dialects import WEBSOCKET, endpoint_of, model_in_form, names_model_alone, names_model_in_form
 from streamgauge.core.formats.json_rpc import MCP_HEADERS, Call, call_of, call_of_headers
 from streamgauge.core.http1.head import media_types, names_stream
 from streamgauge.recorder.exchange_capture import CaptureClient, ConnectedClient, ExchangeCapture, kept_headers
@@ -81,8 +81,8 @@ class CaptureGate:
     of a call of JSON-RPC.
     """
 
-    __slots__ = ("_body", "_call", "_client", "_early", "_early_bytes", "_held", "_may_hold", "_request", "_sent", "capture",
-                 "counted", "session", "waits")  # fmt: skip
+    __slots__ = ("_body", "_call", "_client", "_early", "_early_bytes", "_held", "_is_form", "_may_hold", "_request", "_sent",
+                 "capture", "counted", "session", "waits")  # fmt: skip
 
     def __init__(self, client: ConnectedClient, request: CapturedRequest) -> None:
         self.capture: ExchangeCapture | None = None
@@ -93,6 +93,7 @@ class CaptureGate:
         self._body: list[bytes] | None = []  # unreported pieces of the request's body; None after `begin`
         self._held: list[bytes] = []  # pieces of the request's body, while `waits`
         self._may_hold = 0  # bytes
+        self._is_form = False  # the first bytes of the body may have the model
         self._call: Call | None = None  # what the request's body makes, while `waits`
         self._early: list[tuple[int, bytes]] = []
         self._early_bytes = 0
@@ -108,12 +109,16 @@ class CaptureGate:
             self._hold(data)
 
     def _hold(self, data: bytes) -> None:
-        """Keeps a piece while `waits`. A body that is too long is discarded: its capture then has none."""
-        self._may_hold -= len(data)
-        if self._may_hold >= 0:
+        """Keeps a piece while `waits`. A body that is too long is discarded: its capture then has none. Of a form, the first
+        bytes are kept.
+        """
+        left, self._may_hold = self._may_hold, max(self._may_hold - len(data), 0)
+        if len(data) <= left:
             self._held.append(data)
-        else:
-            self._held, self._may_hold = [], 0
+        elif not self._is_form:
+            self._held = []
+        elif left:
+            self._held.append(data[:left])
 
     def lose_request_body(self) -> None:
         """Reports that a piece of the request's body was not captured."""
@@ -129,7 +134,9 @@ class CaptureGate:
         method, target = self._method_and_target()
         if self._request.request.is_handshake or endpoint_of(method, target) is None:
             self.waits = True
-            self._may_hold = MAX_HELD_BODY if self._may_be_call or names_model_alone(method, target) else 0
+            self._is_form = names_model_in_form(method, target)
+            may_hold = self._is_form or self._may_be_call or names_model_alone(method, target)
+            self._may_hold = MAX_HELD_BODY if may_hold else 0
             for piece in body:
                 self._hold(piece)
             if self._sent is not None:
@@ -248,8 +255,9 @@ class CaptureGate:
 
     def _start_late(self, early: list[tuple[int, bytes]], held: Sequence[bytes] = ()) -> None:
         """Starts the capture with what has come so far."""
-        capture = self._start(*self._method_and_target())
-        for piece in held:
+        form_model = model_in_form(b"".join(held)) if self._is_form else None
+        capture = self._start(*self._method_and_target(), form_model)
+        for piece in () if self._is_form else held:
             capture.request_body(piece)
         if self._sent is not None:
             capture.request_sent(*self._sent)
@@ -309,7 +317,7 @@ class CaptureGate:
         method = WEBSOCKET if request.is_handshake else request.method.decode("latin-1")
         return method, self._request.target.decode("latin-1")
 
-    def _start(self, method: str, target: str) -> ExchangeCapture:
+    def _start(self, method: str, target: str, form_model: str | None = None) -> ExchangeCapture:
         of = self._request
         self.capture, self.counted = ExchangeCapture(self._client), True
         self.capture.start(
@@ -325,6 +333,7 @@ class CaptureGate:
             client_name=of.request.client_name,
             party=of.party,
             host=of.host,
+            form_model=form_model,
         )
         return self.capture
 
