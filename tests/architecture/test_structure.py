@@ -404,6 +404,7 @@ TESTED_BY: dict[str, tuple[str, ...]] = {
     "taps/__init__.py": ("taps/contract/test_contract.py",),
     "recorder/batches.py": ("recorder/test_process.py",),
     "recorder/capture.py": ("recorder/test_recorder.py",),
+    "recorder/fail_open.py": ("recorder/test_exchange_capture.py", "recorder/test_call_capture.py"),
     "recorder/protocol.py": ("recorder/test_process.py",),
     "taps/proxy/__main__.py": ("taps/proxy/test_process.py",),
     "taps/proxy/climbing.py": ("taps/proxy/test_request.py",),

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.formats.json_rpc import Call, CallResult, Unmeasured
-from streamgauge.recorder import call_session
-from streamgauge.recorder.protocol import CallOpened, ExchangeEnding, Message, WireData
+from streamgauge.recorder import call_session, recorder
+from streamgauge.recorder.protocol import CallData, CallOpened, ExchangeEnding, Message
 from streamgauge.recorder.recorder import MAX_HELD_BYTES, Recorder
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.spool.read_counters import Incident
@@ -43,14 +43,14 @@ PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progr
 SSE = head("text/event-stream")
 
 
-def told(recorder: Recorder, *messages: Message) -> list[CallResult]:
+def told(one: Recorder, *messages: Message) -> list[CallResult]:
     for message in messages:
-        recorder.handle(message)
-    assert recorder.segments() == []
-    assert recorder.open_streams == recorder.pending_bytes == recorder.seen == 0
-    assert not recorder.dropped
-    assert not recorder.unmade
-    return recorder.calls
+        one.handle(message)
+    assert one.segments() == []
+    assert one.open_streams == one.pending_bytes == one.seen == 0
+    assert not one.dropped
+    assert not one.unmade
+    return one.calls
 
 
 def measured(
@@ -60,11 +60,11 @@ def measured(
     fault: TransportFault | None = None,
 ) -> CallResult:
     """The result of a call whose request began at 1 s, and whose exchange ended at 9 s. `reads`: seconds and bytes."""
-    recorder = Recorder(SETTINGS)
-    data = [WireData(1, round(at * S), piece, False) for at, piece in reads]
+    one = Recorder(SETTINGS)
+    data = [CallData(1, round(at * S), piece) for at, piece in reads]
     ended = ExchangeEnding(1, 9 * S, ending, fault=fault)
-    [result] = told(recorder, CallOpened(1, S, "up", call), *data, ended)
-    assert recorder._budget.free == MAX_HELD_BYTES
+    [result] = told(one, CallOpened(1, S, "up", call), *data, ended)
+    assert one._budget.free == MAX_HELD_BYTES
     assert result.upstream == "up"
     assert result.call == call
     return result
@@ -139,38 +139,73 @@ def test_what_is_not_known_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> N
     bad = head("text/event-stream", "Content-Encoding: gzip") + b"no gzip"
     assert measured((2, bad)) == done(None, None, Unmeasured.UNDECODABLE)
     assert measured((2, b"no HTTP\r\n\r\n")) == done(None, None, Unmeasured.UNDECODABLE)
-    monkeypatch.setattr(call_session, "MAX_ANSWER_BYTES", 50)
+    assert measured((2, whole(b'{"jsonrpc":"2.0","id":1,"result":NaN}'))) == done(None, None, Unmeasured.UNDECODABLE)
+    assert measured((2, SSE + event(b'{"jsonrpc":"2.0",'))) == done(None, None, Unmeasured.UNDECODABLE)
+    resumed = SSE + b"id: 1\nretry: 500\ndata: \n\n"
+    assert measured((2, resumed)) == done(None, None, Unmeasured.ELSEWHERE)
+    assert measured((2, resumed + event(RESULT))) == done(1.0)
+    monkeypatch.setattr(call_session, "MAX_CALL_BYTES", 90)
     assert measured((2, whole(RESULT))) == done(None, None, Unmeasured.TOO_LARGE)
-    assert measured((2, SSE + event(RESULT))) == done(None, None, Unmeasured.TOO_LARGE)
+    assert measured((2, SSE), (3, event(PROGRESS)), (4, event(RESULT))) == done(None, None, Unmeasured.TOO_LARGE)
+
+
+def test_an_answer_over_the_limit_is_read_no_further_once_it_has_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(call_session, "MAX_CALL_BYTES", 400)
+    late = [(3.0, event(PROGRESS)) for _ in range(20)]
+    assert measured((2, SSE + event(RESULT)), *late) == done(1.0)
+    assert measured((2, SSE + event(RESULT)), *late, call=AGENT).unmeasured is Unmeasured.TOO_LARGE
+
+
+def test_the_answers_of_one_flush_are_read_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(recorder, "CALL_BYTES", 1_000)
+    one = Recorder(SETTINGS)
+    for number in range(20):
+        if number == 15:
+            list(one.each_due())
+        one.handle(CallOpened(number, S, "up", CALL))
+        one.handle(CallData(number, 2 * S, SSE + event(RESULT)))
+        one.handle(ExchangeEnding(number, 9 * S, Ending.COMPLETE))
+    found = [result.unmeasured for result in one.calls]
+    assert found[0] is found[15] is None
+    assert found[14] is found[19] is Unmeasured.BEHIND
+
+
+def test_a_recorder_that_takes_the_place_of_another_counts_the_call_once() -> None:
+    opened, again = CallOpened(1, S, "up", CALL), CallOpened(1, S, "up", CALL, again=True)
+    read, ended = CallData(1, 2 * S, SSE + event(RESULT)), ExchangeEnding(1, 9 * S, Ending.COMPLETE)
+    gone = done(None, None, Unmeasured.GONE)
+    assert told(Recorder(SETTINGS), read, again, ended) == [gone]
+    assert told(Recorder(SETTINGS), opened, again, ended) == [gone]
+    assert told(Recorder(SETTINGS), opened, read, again, ended) == [done(1.0)]
 
 
 def test_a_gap_in_the_answer_leaves_it_unmeasured() -> None:
     opened, ended = CallOpened(1, S, "up", CALL), ExchangeEnding(1, 9 * S, Ending.COMPLETE)
-    gap = WireData(1, 3 * S, event(RESULT), False, True)
-    assert told(Recorder(SETTINGS), opened, WireData(1, 2 * S, SSE, False), gap, ended) == [
+    gap = CallData(1, 3 * S, event(RESULT), True)
+    assert told(Recorder(SETTINGS), opened, CallData(1, 2 * S, SSE), gap, ended) == [
         done(None, None, Unmeasured.BEHIND)
     ]
 
 
 def test_a_sender_that_is_gone_cuts_its_calls() -> None:
-    recorder = Recorder(SETTINGS)
-    told(recorder, CallOpened(1, S, "up", CALL))
-    recorder.cut(0, 2 * S)
-    assert recorder.calls == [done(None, None, Unmeasured.STOPPED)]
+    one = Recorder(SETTINGS)
+    told(one, CallOpened(1, S, "up", CALL))
+    one.cut(0, 2 * S)
+    assert one.calls == [done(None, None, Unmeasured.STOPPED)]
 
 
 def test_a_number_that_is_used_again_ends_the_call_before() -> None:
     opened, ended = CallOpened(1, S, "up", CALL), ExchangeEnding(1, 9 * S, Ending.COMPLETE)
-    read = WireData(1, 2 * S, SSE + event(RESULT), False)
+    read = CallData(1, 2 * S, SSE + event(RESULT))
     assert told(Recorder(SETTINGS), opened, opened, read, ended) == [done(None, None, Unmeasured.STOPPED), done(1.0)]
 
 
 def test_calls_beyond_the_limit_are_not_read() -> None:
-    recorder = Recorder(SETTINGS, max_open_streams=1)
+    one = Recorder(SETTINGS, max_open_streams=1)
     opened = [CallOpened(number, S, "up", CALL) for number in (1, 2)]
-    data = [WireData(number, 2 * S, SSE + event(RESULT), False) for number in (1, 2)]
+    data = [CallData(number, 2 * S, SSE + event(RESULT)) for number in (1, 2)]
     ends = [ExchangeEnding(number, 9 * S, Ending.COMPLETE) for number in (1, 2)]
-    assert told(recorder, *opened, *data, *ends) == [done(None, None, Unmeasured.LIMIT), done(1.0)]
+    assert told(one, *opened, *data, *ends) == [done(None, None, Unmeasured.LIMIT), done(1.0)]
 
 
 def test_a_bug_costs_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -178,28 +213,28 @@ def test_a_bug_costs_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
         raise RuntimeError
 
     monkeypatch.setattr(call_session, "errors_of", broken)
-    recorder = Recorder(SETTINGS)
-    read, ended = WireData(1, 2 * S, SSE + event(RESULT), False), ExchangeEnding(1, 9 * S, Ending.COMPLETE)
+    one = Recorder(SETTINGS)
+    read, ended = CallData(1, 2 * S, SSE + event(RESULT)), ExchangeEnding(1, 9 * S, Ending.COMPLETE)
     opened = CallOpened(1, S, "up", CALL)
-    assert told(recorder, opened, read, read, ended) == [done(None, None, Unmeasured.FAULT)]
-    assert recorder.incidents == {Incident.CAPTURE_FAULT: 1}
+    assert told(one, opened, read, read, ended) == [done(None, None, Unmeasured.FAULT)]
+    assert one.incidents == {Incident.CAPTURE_FAULT: 1}
 
 
 def test_an_event_without_an_end_is_held_within_the_budget() -> None:
-    recorder = Recorder(SETTINGS, max_held_bytes=200_000)
-    recorder.handle(CallOpened(1, S, "up", CALL))
-    recorder.handle(WireData(1, 2 * S, SSE + b"data: ", False))
+    one = Recorder(SETTINGS, max_held_bytes=200_000)
+    one.handle(CallOpened(1, S, "up", CALL))
+    one.handle(CallData(1, 2 * S, SSE + b"data: "))
     for _ in range(30):
-        recorder.handle(WireData(1, 2 * S, b"x" * 10_000, False))
-    recorder.handle(ExchangeEnding(1, 9 * S, Ending.COMPLETE))
-    assert recorder.calls == [done(None, None, Unmeasured.TOO_LARGE)]
-    assert recorder._budget.free == 200_000
+        one.handle(CallData(1, 2 * S, b"x" * 10_000))
+    one.handle(ExchangeEnding(1, 9 * S, Ending.COMPLETE))
+    assert one.calls == [done(None, None, Unmeasured.BEHIND)]
+    assert one._budget.free == 200_000
 
 
 def test_a_bomb_is_decoded_in_steps() -> None:
     bomb = gzip.compress(event(answer(result="x" * 50_000_000)))
     sent = head("text/event-stream", "Content-Encoding: gzip") + bomb
-    assert measured((2, sent)).unmeasured in (Unmeasured.TOO_LARGE, Unmeasured.UNDECODABLE)
+    assert measured((2, sent)).unmeasured is Unmeasured.TOO_LARGE
 
 
 @given(st.binary(max_size=200), st.lists(st.integers(0, 400), max_size=6), st.sampled_from(list(Ending)))

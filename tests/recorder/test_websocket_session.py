@@ -11,7 +11,7 @@ from hypothesis import given
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.formats.json_text import parse
 from streamgauge.recorder import websocket_session
-from streamgauge.recorder.protocol import WebSocketOpened, WireData
+from streamgauge.recorder.protocol import WebSocketData, WebSocketOpened
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.spool.read_counters import DropReason, Incident
 from streamgauge.spool.response_counters import NotCaptured
@@ -434,7 +434,7 @@ def test_splits_change_nothing_but_times(of_client: list[int], of_server: list[i
     found = records(script.ends(Ending.CLIENT))
     assert outcomes(found) == [("completed", "resp_1"), ("completed", "resp_2")]
     assert [record["counts"]["events"] for record in found] == [8, 8]
-    assert isinstance(script.messages[1], WireData)
+    assert isinstance(script.messages[1], WebSocketData)
 
 
 def of_responses() -> list[Vector]:

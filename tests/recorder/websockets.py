@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from streamgauge.core.capture.segments import Ending, Segment, TransportFault
-from streamgauge.recorder.protocol import ExchangeEnding, Message, RequestStarted, WebSocketOpened, WireData
+from streamgauge.recorder.protocol import ExchangeEnding, Message, RequestStarted, WebSocketData, WebSocketOpened
 from streamgauge.recorder.recorder import Recorder
 from streamgauge.spool.read_counters import Incident
 from tests.core.formats.websocket_frames import MASK, close, frame
@@ -36,7 +36,7 @@ class Script:
 
     def raw(self, data: bytes, *, from_client: bool, gap: bool = False) -> "Script":
         self.now_ms += 10
-        self.messages.append(WireData(self.stream, self.at_ns, data, from_client, gap))
+        self.messages.append(WebSocketData(self.stream, self.at_ns, data, from_client, gap))
         return self
 
     def closes(self, code: int | None, *, from_client: bool) -> "Script":

@@ -90,9 +90,9 @@ LABELS: Mapping[str, Label] = {
     "call_method": Label("the method, if its protocol names it; several in one request: batch", 50, open=True),
     "call_tool": Label("the name of the tool, of the method tools/call; else absent", 200, True, True, True),
     "call_error": Label(
-        "tool_error (the result has isError), the code of a JSON-RPC error, task_failed, task_rejected, the status of an "
-        "HTTP error, or how the exchange ended without an answer; absent if the call succeeded",
-        50,
+        "tool_error (the result has isError), the code of a JSON-RPC error (application_error: a server's own), task_failed, "
+        "task_rejected, the status of an HTTP error, or how the exchange ended without an answer; absent if it succeeded",
+        350,
         True,
         True,
         True,

@@ -388,7 +388,8 @@ UNMEASURED_CALLS = counter(
     "calls_unmeasured",
     "Calls whose end, or whether they failed, is not known: a part of the answer found no room (recorder_behind), it is too "
     "long (too_large) or could not be decoded (undecodable), it comes in another response (answered_elsewhere), there were "
-    "too many at once (limit), the tap stopped (tap_stopped), or a bug of ours (capture_fault).",
+    "too many at once (limit), the collector was started again (recorder_gone), the tap stopped (tap_stopped), or a bug of "
+    "ours (capture_fault).",
     "upstream",
     "call_protocol",
     "reason",

@@ -3,9 +3,10 @@
 For taps:
 
 exchange_capture.py   reports one exchange; all taps use it
-session_capture.py  reports one WebSocket or call of JSON-RPC
+websocket_capture.py  reports one WebSocket; call_capture.py: one call of JSON-RPC
 protocol.py           the messages to the recorder
 client.py             buffers messages and sends them; loop_client.py: on an asyncio event loop
+fail_open.py          a bug in a capture ends the capture, and not the traffic
 fair_shares.py        which new streams are captured while the recorder is behind
 tenant_headers.py     checks that an application and its agent read the tenant from the same header
 stream_id.py          the ids of streams

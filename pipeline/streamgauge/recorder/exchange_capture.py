@@ -5,11 +5,11 @@ A tap calls `start`, then in the order of the traffic `request_body`, `request_s
 not read the wire) and `read`, then `end`. The messages go to a client of the recorder (client.py).
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from functools import wraps
-from typing import Concatenate, ParamSpec, Protocol
+from collections.abc import Iterable, Sequence
+from typing import Protocol
 
 from streamgauge.core.capture.segments import Ending, TransportFault
+from streamgauge.recorder.fail_open import fails_open
 from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import (
     MAX_REQUEST_BODY,
@@ -78,24 +78,6 @@ class ConnectedClient(CaptureClient, Protocol):
         """How many connections to a recorder were made so far: a new one may be to another recorder."""
 
 
-_Arguments = ParamSpec("_Arguments")
-_Method = Callable[Concatenate["ExchangeCapture", _Arguments], None]
-
-
-def _fails_open(method: _Method[_Arguments]) -> _Method[_Arguments]:
-    """Makes a method raise nothing: a bug in it ends the capture, and the exchange continues."""
-
-    @wraps(method)
-    def guarded(self: "ExchangeCapture", /, *args: _Arguments.args, **options: _Arguments.kwargs) -> None:
-        try:
-            method(self, *args, **options)
-        # Any exception is a bug of ours, of any type. It is reported, and must not reach the traffic that the tap forwards.
-        except Exception as error:  # noqa: BLE001
-            self.fail(error)
-
-    return guarded
-
-
 class ExchangeCapture:
     """The capture of one exchange. `stream`: its number; `steady`: reads need no check before they are reported: the exchange
     has started and not ended, nothing failed, and all drops are reported.
@@ -116,7 +98,7 @@ class ExchangeCapture:
         self._body_bytes = 0
         self._body_is_whole = True
 
-    @_fails_open
+    @fails_open
     def start(
         self,
         at_ns: int | None,
@@ -155,7 +137,7 @@ class ExchangeCapture:
         self._started = self.steady = self._counted = True
         client.count_response(upstream)
 
-    @_fails_open
+    @fails_open
     def request_body(self, data: bytes) -> None:
         """Reports a piece of the request's body. Above MAX_REQUEST_BODY, or if there is no room, the piece is left out, and
         `request_sent` reports the body as not whole.
@@ -174,7 +156,7 @@ class ExchangeCapture:
         """Marks the request's body as not whole: a piece of it was not captured."""
         self._body_is_whole = False
 
-    @_fails_open
+    @fails_open
     def request_sent(self, at_ns: int | None, connected_ns: int | None, body_bytes: int) -> None:
         """Reports that the request was sent. Only the first call has an effect: a repeated request is reported once."""
         if self._reports and not self._sent:
@@ -182,7 +164,7 @@ class ExchangeCapture:
             whole = self._body_is_whole and self._body_bytes == body_bytes
             self._client.put(RequestSent(self.stream, at_ns, connected_ns, body_bytes, whole), 0)
 
-    @_fails_open
+    @fails_open
     def response_head(self, at_ns: int | None, status: int | None, headers: Headers) -> None:
         """Reports the response's head, with the header fields that a recorder needs."""
         if self._reports:
@@ -195,10 +177,10 @@ class ExchangeCapture:
         try:  # instead of the wrapper, whose call would be a good part of a read's time
             if not (self.steady and self._client.put_read(self.stream, at_ns, data)):
                 self._read_unsteady(at_ns, data)
-        except Exception as error:  # noqa: BLE001 - as in `_fails_open`
+        except Exception as error:  # noqa: BLE001 - as in `fails_open`
             self.fail(error, lost=1)
 
-    @_fails_open
+    @fails_open
     def lose_read(self, reason: DropReason) -> None:
         """Counts a read that the tap could not capture, and reports it at this position."""
         self._drop(reason)
@@ -208,7 +190,7 @@ class ExchangeCapture:
         if reads:
             self._dropped, self.steady = self._dropped + reads, False
 
-    @_fails_open
+    @fails_open
     def end(
         self,
         at_ns: int | None,
@@ -240,7 +222,7 @@ class ExchangeCapture:
                 self._client.count_response(self._upstream, NotCaptured.CAPTURE_FAULT)
             if lost:
                 self._drop(DropReason.CAPTURE_FAULT)
-        except Exception as failed:  # noqa: BLE001 - as in `_fails_open`: a bug in counting must not reach the traffic either
+        except Exception as failed:  # noqa: BLE001 - as in `fails_open`: a bug in counting must not reach the traffic either
             report_fault("the counters of a tap", failed)
 
     @property

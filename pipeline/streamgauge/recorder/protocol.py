@@ -8,8 +8,8 @@ follows ExchangeEnding. The response is ResponseRead* or ResponseReads*: head, f
 that does not read the wire sends ResponseHead once, and then ResponseRead* with the bytes of the body alone. ReadsDropped
 takes the place of missing reads; ResponseHead is never dropped.
 
-A WebSocket is WebSocketOpened, then WireData*, then ExchangeEnding. Its responses are streams that the recorder makes
-(websocket_session.py); their reads are counted there. A call of JSON-RPC is CallOpened, then WireData* of its answer, then
+A WebSocket is WebSocketOpened, then WebSocketData*, then ExchangeEnding. Its responses are streams that the recorder makes
+(websocket_session.py); their reads are counted there. A call of JSON-RPC is CallOpened, then CallData* of its answer, then
 ExchangeEnding. It is measured and not stored (call_session.py), so its reads are counted nowhere.
 """
 
@@ -26,6 +26,9 @@ from streamgauge.recorder.rate_limit import RATE_LIMIT_HEADERS
 
 # The recorder reads request bodies up to this size, for model, n and the like; a longer one has null facts (bytes).
 MAX_REQUEST_BODY = 16 * 1024 * 1024
+# Of the answer to a call, so many bytes are reported and read (as they came, and decoded). Clients limit what a tool gives a
+# model to some 100 KB; pictures in base64 are larger.
+MAX_CALL_BYTES = 1024 * 1024
 
 
 class RequestStarted(msgspec.Struct, array_like=True, tag=0, frozen=True, gc=False):
@@ -151,10 +154,8 @@ class WebSocketOpened(msgspec.Struct, array_like=True, tag=8, frozen=True, gc=Fa
     headers: list[tuple[str, str]] = []
 
 
-class WireData(msgspec.Struct, array_like=True, tag=9, frozen=True, gc=False):
-    """One read of a WebSocket or of the answer to a call: raw bytes. `gap`: bytes of this direction before it could not be
-    sent.
-    """
+class WebSocketData(msgspec.Struct, array_like=True, tag=9, frozen=True, gc=False):
+    """One read of a WebSocket: raw bytes of frames. `gap`: bytes of this direction before it could not be sent."""
 
     stream: int
     at_ns: int
@@ -164,12 +165,24 @@ class WireData(msgspec.Struct, array_like=True, tag=9, frozen=True, gc=False):
 
 
 class CallOpened(msgspec.Struct, array_like=True, tag=10, frozen=True, gc=False):
-    """The answer to a call of JSON-RPC began. `at_ns`: the read with the request's first byte."""
+    """The answer to a call of JSON-RPC began. `at_ns`: the read with the request's first byte. `again`: it was reported to
+    another recorder, too, so its data is not whole.
+    """
 
     stream: int
     at_ns: int
     upstream: str | None
     call: Call
+    again: bool = False
+
+
+class CallData(msgspec.Struct, array_like=True, tag=11, frozen=True, gc=False):
+    """One read of the answer to a call: raw bytes, head and framing included. `is_lost`: a read that could not be sent."""
+
+    stream: int
+    at_ns: int
+    data: bytes
+    is_lost: bool = False
 
 
 # Taps that do not see the wire: in an application, or beside Envoy. The bytes that reached the client are not known.
@@ -185,8 +198,9 @@ Message = (
     | ExchangeEnding
     | ResponseHead
     | WebSocketOpened
-    | WireData
+    | WebSocketData
     | CallOpened
+    | CallData
 )
 
 # Request headers that a recorder needs; a tap sends no others to it, except the tenant header.

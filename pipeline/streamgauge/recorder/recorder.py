@@ -27,6 +27,7 @@ from streamgauge.recorder.capture import RecordedStream
 from streamgauge.recorder.decoder_memory import MAX_DECODER_BYTES, DecoderMemory
 from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import (
+    CallData,
     CallOpened,
     ExchangeEnding,
     Message,
@@ -37,8 +38,8 @@ from streamgauge.recorder.protocol import (
     ResponseHead,
     ResponseRead,
     ResponseReads,
+    WebSocketData,
     WebSocketOpened,
-    WireData,
 )
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.recorder.stream_id import FREE_BITS, ID_BYTES, stream_id
@@ -56,6 +57,9 @@ MAX_HELD_BYTES = 256 * 1024 * 1024
 # The budget of a stream (bytes; each event counts as 256 more): about 500 usual events, of which an LLM's stream has about a
 # hundred a second, or 1,000 of the shortest (decision 52).
 STREAM_BYTES = 256 * 1024
+# What answers to calls may cost in the time of a flush (bytes, as they came and decoded): a fifth of the recorder's time at
+# worst. What comes then is not read.
+CALL_BYTES = 8 * 1024 * 1024
 # Waiting reads of all streams behind (bytes): eight responses of 8 MiB, far more than a model sends at one time.
 MAX_BEHIND_BYTES = 64 * 1024 * 1024
 # Beyond MAX_BEHIND_BYTES, reads are dropped until this part of it is left: each such pass sorts all streams behind.
@@ -110,7 +114,8 @@ class Recorder:
         self._open: dict[Key, RecordedStream] = {}
         self._websockets: dict[Key, WebSocketSession] = {}
         self._calls: dict[Key, CallSession] = {}
-        self._unread: dict[Key, None] = {}  # the last sessions that this recorder does not read
+        self._call_room = CALL_BYTES  # until the next flush
+        self._unknown_websockets: dict[Key, None] = {}  # the last ones that began before this recorder
         self._numbers = itertools.count()  # of the streams of WebSockets
         # By sender, the number of its first refused stream. Senders number their streams upwards.
         self._refused_from: dict[int, int] = {}
@@ -169,7 +174,7 @@ class Recorder:
     def _handle_other(
         self,
         capture: RecordedStream,
-        message: ResponseHead | RequestBody | RequestSent | WebSocketOpened | WireData | CallOpened,
+        message: ResponseHead | RequestBody | RequestSent | WebSocketOpened | WebSocketData | CallOpened | CallData,
     ) -> None:
         if not capture.behind:
             self._changed[capture] = None
@@ -181,8 +186,8 @@ class Recorder:
                     capture.request_body(message.data)
                 case RequestSent():
                     capture.request_sent(message)
-                case WebSocketOpened() | WireData() | CallOpened():
-                    pass  # its sender has given a session the number of a stream
+                case WebSocketOpened() | WebSocketData() | CallOpened() | CallData():
+                    pass  # its sender has given a WebSocket or a call the number of a stream
                 case _:
                     assert_never(message)
         except Exception as error:  # noqa: BLE001 - capture fails open: a bug only makes this stream's record incomplete
@@ -285,6 +290,7 @@ class Recorder:
     def each_due(self, is_late: Callable[[], bool] = _never) -> Iterator[Segment]:
         """As `each_segment`, for streams that began or ended, and a quarter of the others: a different one at each flush."""
         self._flushes += 1
+        self._call_room = CALL_BYTES
         due = [capture for capture in self._changed if capture.is_due(self._flushes)]
         return self._of(self._by_size(due), self._stream_bytes, is_late)
 
@@ -343,9 +349,9 @@ class Recorder:
         """Handle a message of a stream that is not open: it begins, was refused, or began before this recorder started."""
         if isinstance(message, RequestStarted):
             self._begin(key, message)
-        elif isinstance(message, CallOpened) or key in self._calls:
+        elif isinstance(message, CallOpened | CallData) or key in self._calls:
             self._handle_call(key, message)
-        elif isinstance(message, WebSocketOpened | WireData | ExchangeEnding):
+        elif isinstance(message, WebSocketOpened | WebSocketData | ExchangeEnding):
             self._handle_websocket(key, message)
         elif isinstance(message, ResponseRead | ResponseReads):
             source, stream = key
@@ -355,18 +361,20 @@ class Recorder:
 
     # --- WebSockets, whose responses are streams of a sender of their own ---------------------------------------------------
 
-    def _handle_websocket(self, key: Key, message: WebSocketOpened | WireData | ExchangeEnding) -> None:
+    def _handle_websocket(self, key: Key, message: WebSocketOpened | WebSocketData | ExchangeEnding) -> None:
         session = self._websockets.get(key)
         if isinstance(message, WebSocketOpened):
             self._open_websocket(key, message)
             return
         if session is None:
-            if isinstance(message, WireData) and key not in self._unread:
+            if isinstance(message, WebSocketData) and key not in self._unknown_websockets:
                 self.unmade[None, NotCaptured.RECORDER_GONE] += 1
-                self._do_not_read(key)
+                self._unknown_websockets[key] = None
+                if len(self._unknown_websockets) > self._max_open:
+                    del self._unknown_websockets[next(iter(self._unknown_websockets))]
             return
         try:
-            if isinstance(message, WireData):
+            if isinstance(message, WebSocketData):
                 session.data(message)
             else:
                 del self._websockets[key]
@@ -390,35 +398,39 @@ class Recorder:
     # --- calls of JSON-RPC, which become no streams -------------------------------------------------------------------------
 
     def _handle_call(self, key: Key, message: Message) -> None:
+        """Handle a message of a call. Data of a call that is not open is ignored: the call was counted, or will be."""
+        session = self._calls.get(key)
         try:
             if isinstance(message, CallOpened):
                 self._open_call(key, message)
-            elif isinstance(message, WireData):
-                self._calls[key].data(message)
-            elif isinstance(message, ExchangeEnding):
-                self.calls.append(self._calls.pop(key).end(message))
+            elif isinstance(message, CallData) and session is not None:
+                if self._call_room > 0:
+                    self._call_room -= session.data(message)
+                else:
+                    session.give_up(Unmeasured.BEHIND)
+            elif isinstance(message, ExchangeEnding) and session is not None:
+                self.calls.append(session.end(message))
+                del self._calls[key]
         except Exception as error:  # noqa: BLE001 - as above; this call is not measured
             report_fault("the recorder", error)
             self.incidents[Incident.CAPTURE_FAULT] += 1
-            session = self._calls.pop(key, None)
-            self.calls += [] if session is None else [session.fail(Unmeasured.FAULT)]
-            self._do_not_read(key)
+            if self._calls.pop(key, None) is not None and session is not None:
+                self.calls.append(session.fail(Unmeasured.FAULT))
 
     def _open_call(self, key: Key, opened: CallOpened) -> None:
-        if key in self._calls:
+        before = self._calls.get(key)
+        if before is not None and opened.again:
+            before.give_up(Unmeasured.GONE)
+            return
+        if before is not None:
             self._handle_call(key, ExchangeEnding(opened.stream, opened.at_ns, Ending.CUT))
         session = CallSession(opened, self._budget, self._memory)
-        if len(self._calls) < self._max_open:
-            self._calls[key] = session
-        else:
+        if len(self._calls) >= self._max_open:
             self.calls.append(session.fail(Unmeasured.LIMIT))
-            self._do_not_read(key)
-
-    def _do_not_read(self, key: Key) -> None:
-        """Ignore what still comes of a session."""
-        self._unread[key] = None
-        if len(self._unread) > self._max_open:
-            del self._unread[next(iter(self._unread))]
+            return
+        if opened.again:
+            session.give_up(Unmeasured.GONE)
+        self._calls[key] = session
 
     def break_events(self, stream: int, source: int) -> None:
         """Mark that the framing of a stream's events could not be read."""

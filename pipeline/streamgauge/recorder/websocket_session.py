@@ -35,8 +35,8 @@ from streamgauge.recorder.protocol import (
     RequestSent,
     ResponseHead,
     ResponseRead,
+    WebSocketData,
     WebSocketOpened,
-    WireData,
 )
 from streamgauge.recorder.response import MAX_RESPONSE_BODY
 from streamgauge.recorder.websocket_events import Routed, routed
@@ -159,7 +159,7 @@ class WebSocketSession:
         self._spoken_ns: int | None = None  # when the user has stopped to speak, until a response begins
         self._is_over = False
 
-    def data(self, read: WireData) -> None:
+    def data(self, read: WebSocketData) -> None:
         """Process one read of either side."""
         if self._is_over:
             return
@@ -182,7 +182,7 @@ class WebSocketSession:
 
     # --- the client ------------------------------------------------------------------------------------------------------
 
-    def _client_data(self, read: WireData) -> None:
+    def _client_data(self, read: WebSocketData) -> None:
         if read.gap:
             self._client.gap()
         for event, size in self._client.feed(read.data):
@@ -229,7 +229,7 @@ class WebSocketSession:
 
     # --- the server ------------------------------------------------------------------------------------------------------
 
-    def _server_data(self, read: WireData) -> None:
+    def _server_data(self, read: WebSocketData) -> None:
         if read.gap:
             self._lose(read.at_ns, broken=False)
             self._server.gap()

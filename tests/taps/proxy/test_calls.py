@@ -11,7 +11,7 @@ import pytest
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.formats.json_rpc import Call
 from streamgauge.recorder.loop_client import FLUSH_S
-from streamgauge.recorder.protocol import CallOpened, ExchangeEnding, Message, WireData
+from streamgauge.recorder.protocol import CallData, CallOpened, ExchangeEnding, Message
 from streamgauge.spool.read_counters import read_balance
 from streamgauge.spool.response_counters import read_responses
 from streamgauge.taps.proxy.capture_gate import MAX_HELD_BODY
@@ -45,7 +45,7 @@ CALL = Call("mcp", "tools/call", "add")
 
 
 def data(messages: list[Message]) -> bytes:
-    return b"".join(message.data for message in messages if isinstance(message, WireData))
+    return b"".join(message.data for message in messages if isinstance(message, CallData))
 
 
 def uncaptured(folder: Path) -> dict[str, dict[str, int]]:
@@ -73,7 +73,7 @@ def test_a_call_is_reported_without_its_request(tmp_path: Path, answer: bytes, p
         messages = recorder.ended(2)
         balance = read_balance(tmp_path / "counters")
     assert kinds(messages)[0] == "CallOpened" and kinds(messages)[-1] == "ExchangeEnding"
-    assert {type(message) for message in messages} == {CallOpened, WireData, ExchangeEnding}
+    assert {type(message) for message in messages} == {CallOpened, CallData, ExchangeEnding}
     calls = [message for message in messages if isinstance(message, CallOpened)]
     assert [(one.upstream, one.call) for one in calls] == [("u0", CALL)] * 2
     assert began <= calls[-1].at_ns <= time.monotonic_ns()
@@ -89,7 +89,8 @@ def test_a_call_is_reported_without_its_request(tmp_path: Path, answer: bytes, p
         (b"/any/path", ASKED, (TYPE,), CALL),
         (b"/agent", ASKED.replace(b"tools/call", b"message/send"), (TYPE,), Call("a2a", "message/send")),
         (b"/mcp", ASKED.replace(b"tools/call", b"x/y"), (TYPE, MCP), Call("mcp", "other")),
-        (b"/mcp", ASKED + b" " * MAX_HELD_BODY, (TYPE, MCP), Call("mcp", "unknown")),
+        (b"/mcp", ASKED + b" " * (MAX_HELD_BODY - len(ASKED)), (TYPE,), CALL),
+        (b"/mcp", ASKED + b" " * MAX_HELD_BODY, (TYPE, MCP), None),
         (b"/mcp", ASKED + b" " * MAX_HELD_BODY, (TYPE, MCP, b"Mcp-Method: tools/call", b"Mcp-Name: add"), CALL),
         (b"/mcp", ASKED + b" " * MAX_HELD_BODY, (TYPE,), None),
         (b"/mcp", ASKED.replace(b"tools/call", b"eth_call"), (TYPE,), None),
@@ -119,6 +120,43 @@ def test_what_a_server_sends_by_itself_is_not_captured(tmp_path: Path) -> None:
             assert receive(client, len(STREAM)) == STREAM
         time.sleep(3 * FLUSH_S)
         assert recorder.messages == []
+    assert uncaptured(tmp_path) == {"u0": {"not_llm": 1}}
+
+
+@pytest.mark.parametrize(
+    "body", [ASKED[:-20] + b" " * MAX_HELD_BODY, ASKED[:-5]], ids=["too long to be kept", "answered early"]
+)
+def test_a_stream_whose_request_is_not_known_is_captured_without_its_body(tmp_path: Path, body: bytes) -> None:
+    asked = post(b"/gen/stream", body + b"CANARY", TYPE, b"Mcp-Session-Id: 1")
+
+    def handler(one: socket.socket) -> None:
+        receive(one, len(asked) - 6)
+        one.sendall(SSE[:-5])
+        receive(one, 6)
+        one.sendall(SSE[-5:])
+
+    with exchange_rig(tmp_path, handler) as (relay, _, recorder):
+        with relay.connect() as client:
+            client.sendall(asked[:-6])
+            assert receive(client, len(SSE) - 5) == SSE[:-5]
+            client.sendall(asked[-6:])
+            assert receive(client, 5) == SSE[-5:]
+        messages = recorder.ended()
+    assert kinds(messages)[0] == "RequestStarted"
+    assert "RequestBody" not in kinds(messages)
+    assert uncaptured(tmp_path) == {"u0": {}}
+
+
+def test_a_bug_in_the_search_for_a_call_does_not_reach_the_traffic(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> Call:
+        raise RuntimeError("a bug")
+
+    monkeypatch.setattr("streamgauge.taps.proxy.capture_gate.call_of", broken)
+    with exchange_rig(tmp_path, answering(WHOLE)) as (relay, _, _recorder), relay.connect() as client:
+        client.sendall(post(b"/mcp", ASKED, TYPE))
+        assert receive(client, len(WHOLE)) == WHOLE
     assert uncaptured(tmp_path) == {"u0": {"not_llm": 1}}
 
 

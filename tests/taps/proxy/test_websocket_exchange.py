@@ -19,8 +19,8 @@ from streamgauge.recorder.protocol import (
     RequestSent,
     RequestStarted,
     ResponseRead,
+    WebSocketData,
     WebSocketOpened,
-    WireData,
 )
 from streamgauge.spool.read_counters import Refusal, read_refusals
 from streamgauge.spool.response_counters import NotCaptured, read_responses
@@ -89,7 +89,9 @@ def opened(relay: RunningRelay, *more: bytes, path: bytes = b"/v1/responses") ->
 
 def data_of(messages: list[Message], *, from_client: bool) -> bytes:
     return b"".join(
-        message.data for message in messages if isinstance(message, WireData) and message.from_client is from_client
+        message.data
+        for message in messages
+        if isinstance(message, WebSocketData) and message.from_client is from_client
     )
 
 
@@ -168,7 +170,7 @@ def test_it_is_captured_with_its_request_and_its_stamps(tmp_path: Path) -> None:
             assert receive(client, len(WORLD)) == WORLD
             after_ns = time.monotonic_ns()
         messages = recorder.ended()
-    assert kinds(messages) == ["WebSocketOpened", "WireData", "ExchangeEnding"]
+    assert kinds(messages) == ["WebSocketOpened", "WebSocketData", "ExchangeEnding"]
     request = only(messages, WebSocketOpened).request
     assert (request.method, request.target, request.upstream, request.tap) == (
         "WEBSOCKET",
@@ -177,7 +179,7 @@ def test_it_is_captured_with_its_request_and_its_stamps(tmp_path: Path) -> None:
         "proxy",
     )
     assert request.headers == [("authorization", "Bearer sk-1")]
-    reads = [message for message in messages if isinstance(message, WireData)]
+    reads = [message for message in messages if isinstance(message, WebSocketData)]
     assert [(read.data, read.from_client, read.gap) for read in reads] == [(HELLO, True, False), (WORLD, False, False)]
     assert before_ns < reads[0].at_ns < reads[1].at_ns < after_ns
     ended = only(messages, ExchangeEnding)
@@ -549,7 +551,7 @@ def test_nothing_waits_for_the_recorder(tmp_path: Path) -> None:
             client.sendall(HELLO)
             assert receive(client, len(HELLO)) == HELLO
         messages = recorder.ended()
-    reads = [message for message in messages if isinstance(message, WireData)]
+    reads = [message for message in messages if isinstance(message, WebSocketData)]
     assert {message.from_client for message in reads if message.gap} == {True, False}
     with (
         RawUpstream(switching(echo)) as upstream,

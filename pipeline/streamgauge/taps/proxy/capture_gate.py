@@ -12,11 +12,12 @@ from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.dialects import WEBSOCKET, endpoint_of, model_in_form, names_model_alone, names_model_in_form
 from streamgauge.core.formats.json_rpc import MCP_HEADERS, Call, call_of, call_of_headers
 from streamgauge.core.http1.head import media_types, names_stream
+from streamgauge.recorder.call_capture import CallCapture
 from streamgauge.recorder.exchange_capture import CaptureClient, ConnectedClient, ExchangeCapture, kept_headers
 from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import REQUEST_HEADERS, RESPONSE_HEADERS, RequestStarted
-from streamgauge.recorder.session_capture import SessionCapture
 from streamgauge.recorder.uncaptured import why_not_captured
+from streamgauge.recorder.websocket_capture import WebSocketCapture
 from streamgauge.runtime.faults import report_fault
 from streamgauge.settings.attributes import Attribute
 from streamgauge.spool.read_counters import DropReason
@@ -77,22 +78,24 @@ class CaptureGate:
     """Reports one exchange, once its capture has started.
 
     `capture`: None before that. `waits`: the response's head will decide whether the capture starts. `counted`: the response
-    counts as captured, or as not captured by a reason. `session`: the capture of a WebSocket that the upstream accepted, or
-    of a call of JSON-RPC.
+    counts as captured, or as not captured by a reason. `websocket`: the capture of a WebSocket that the upstream accepted.
+    `call`: that of a call of JSON-RPC.
     """
 
-    __slots__ = ("_body", "_call", "_client", "_early", "_early_bytes", "_held", "_is_form", "_may_hold", "_request", "_sent",
-                 "capture", "counted", "session", "waits")  # fmt: skip
+    __slots__ = ("_body", "_call", "_client", "_early", "_early_bytes", "_held", "_is_cut", "_is_form", "_may_hold",
+                 "_request", "_sent", "call", "capture", "counted", "waits", "websocket")  # fmt: skip
 
     def __init__(self, client: ConnectedClient, request: CapturedRequest) -> None:
         self.capture: ExchangeCapture | None = None
-        self.session: SessionCapture | None = None
+        self.websocket: WebSocketCapture | None = None
+        self.call: CallCapture | None = None
         self.waits = self.counted = False
         self._client = client
         self._request = request
         self._body: list[bytes] | None = []  # unreported pieces of the request's body; None after `begin`
         self._held: list[bytes] = []  # pieces of the request's body, while `waits`
         self._may_hold = 0  # bytes
+        self._is_cut = False  # bytes of the body are not in `_held`
         self._is_form = False  # the first bytes of the body may have the model
         self._call: Call | None = None  # what the request's body makes, while `waits`
         self._early: list[tuple[int, bytes]] = []
@@ -113,7 +116,8 @@ class CaptureGate:
         bytes are kept.
         """
         left, self._may_hold = self._may_hold, max(self._may_hold - len(data), 0)
-        if len(data) <= left:
+        self._is_cut |= len(data) > left
+        if not self._is_cut:
             self._held.append(data)
         elif not self._is_form:
             self._held = []
@@ -122,7 +126,7 @@ class CaptureGate:
 
     def lose_request_body(self) -> None:
         """Reports that a piece of the request's body was not captured."""
-        self._held, self._may_hold = [], 0
+        self._held, self._may_hold, self._is_cut = [], 0, True
         if self.capture is not None:
             self.capture.lose_request_body()
 
@@ -172,22 +176,32 @@ class CaptureGate:
         return next((value.decode("latin-1") for value in self._request.request.values(name)), None)
 
     def _find_call(self) -> None:
-        """Read the call of JSON-RPC that the body makes, if it is whole. Then only a body that names the model is kept."""
-        if not self._may_be_call:
-            return
-        if self._may_hold:
-            self._call = call_of(b"".join(self._held), is_mcp=self._is_mcp)
-        elif self._is_mcp:  # too long to be kept
-            self._call = call_of_headers(*map(self._first, (b"mcp-method", b"mcp-name")))
-        if not names_model_alone(*self._method_and_target()):
+        """Reads the call of JSON-RPC that the body makes, if it is whole. Never raises. Then only a body that names the model
+        is kept.
+        """
+        try:
+            if self._may_be_call and self._call is None:
+                method = self._first(b"mcp-method")
+                if not self._is_cut:
+                    self._call = call_of(b"".join(self._held), is_mcp=self._is_mcp)
+                elif method is not None:
+                    self._call = call_of_headers(method, self._first(b"mcp-name"))
+        except Exception as error:  # noqa: BLE001 - a bug of ours must not reach the traffic
+            report_fault("the search for a call", error)
+        if not self._names_model:
             self._held = []
+
+    @property
+    def _names_model(self) -> bool:
+        """Whether the held bytes of the body may have the model of a stream that is the response."""
+        return self._is_form or names_model_alone(*self._method_and_target())
 
     def other_read(self, at_ns: int, data: bytes, framing: ResponseFraming) -> None:
         """Reports a read of a response whose capture has not started."""
         if self.waits:
             self.read_early(at_ns, data, framing)
-        elif self.session is not None:
-            self.session.upstream_data(at_ns, data)
+        elif self.call is not None:
+            self.call.read(at_ns, data)
 
     def read_early(self, at_ns: int, data: bytes, framing: ResponseFraming) -> None:
         """Keeps a read while `waits`, until the response's head is complete or invalid, or too many interim heads came before
@@ -198,11 +212,12 @@ class CaptureGate:
         if framing.status is None and framing.fault is None and self._early_bytes < MAX_RESPONSE_HEAD:
             return
         early, self._early, self.waits = self._early, [], False
-        held, self._held = self._held, []
+        held, self._held = self._held if self._names_model else [], []
         if self._request.request.is_handshake:
             self._decide_handshake(early, framing)
         elif self._call is not None:
-            self._measure(self._call, early, counts=True)
+            is_open = self._measure(self._call, early)
+            self.count_uncaptured(NotCaptured.NOT_LLM if is_open else NotCaptured.RECORDER_BEHIND)
         elif self._is_mcp and self._request.request.method == b"GET":  # what a server sends by itself
             self.count_uncaptured(NotCaptured.NOT_LLM)
         elif names_stream((framing.content_type,)):
@@ -219,8 +234,8 @@ class CaptureGate:
         is_llm = endpoint_of(method, target) is not None
         if framing.switched and is_llm:
             self.counted = True
-            self.session = SessionCapture(self._client, self._request.upstream)
-            self.session.open(self._started(method, target), kept_headers(framing.headers, RESPONSE_HEADERS))
+            self.websocket = WebSocketCapture(self._client, self._request.upstream)
+            self.websocket.open(self._started(method, target), kept_headers(framing.headers, RESPONSE_HEADERS))
         elif not is_llm and not framing.switched:
             self.count_uncaptured(why_not_captured(target, (framing.content_type,)))
         elif framing.switched or framing.status in (None, _NO_WEBSOCKET):
@@ -228,23 +243,21 @@ class CaptureGate:
         else:
             self._start_late(early)
 
-    def _measure(self, call: Call, early: Sequence[tuple[int, bytes]], *, counts: bool) -> None:
-        """Starts to report the answer to a call, which has no record. `counts`: it is a response of the upstream."""
+    def _measure(self, call: Call, early: Sequence[tuple[int, bytes]]) -> bool:
+        """Starts to report the answer to a call, which has no record. Returns whether the recorder takes it."""
         request = self._request
-        self.session = SessionCapture(self._client, request.upstream, counts=counts)
-        self.session.open_call(request.request.began_ns, call, request.party)
-        if counts and self.session.stream:
-            self.count_uncaptured(NotCaptured.NOT_LLM)
-        self.counted = self.counted or counts
+        self.call = CallCapture(self._client)
+        self.call.open(request.request.began_ns, request.upstream, call, request.party)
         for read in early:
-            self.session.upstream_data(*read)
+            self.call.read(*read)
+        return self.call.is_open
 
     def _end_without_head(self) -> None:
         """Reports a call that was not answered. Its request may have reached no upstream."""
         if self._call is None:
             self._find_call()
         if self._call is not None:
-            self._measure(self._call, self._early, counts=False)
+            self._measure(self._call, self._early)
 
     def begin_unanswered(self) -> None:
         """Starts the capture of the handshake of a WebSocket that gets no answer."""
@@ -277,8 +290,8 @@ class CaptureGate:
         self.waits, self._early = False, []
         if self.capture is not None:
             self.capture.lose_read(reason)
-        elif self.session is not None:
-            self.session.lose_upstream_data()
+        elif self.call is not None:
+            self.call.lose_read()
 
     @property
     def stream(self) -> int | None:
@@ -288,7 +301,9 @@ class CaptureGate:
     @property
     def may_be_pumped(self) -> bool:
         """Whether the pump may report the reads from here on; also true if the exchange is not captured."""
-        return not (self.waits or self.session) if self.capture is None else self.capture.steady
+        if self.capture is not None:
+            return self.capture.steady
+        return not self.waits and (self.call is None or not self.call.reads)
 
     def reads_dropped(self, reads: int) -> None:
         """Reports reads that the pump dropped and has counted, but not reported."""
@@ -309,8 +324,10 @@ class CaptureGate:
             self.capture.end(at_ns, ending, fault, gone_ns=gone_ns, blocked_ns=blocked_ns, unsent_bytes=unsent_bytes)
         elif self.waits:
             self._end_without_head()
-        if self.session is not None:
-            self.session.end(at_ns, ending, fault, gone_ns)
+        if self.websocket is not None:
+            self.websocket.end(at_ns, ending, fault, gone_ns)
+        elif self.call is not None:
+            self.call.end(at_ns, ending, fault)
 
     def _method_and_target(self) -> tuple[str, str]:
         request = self._request.request

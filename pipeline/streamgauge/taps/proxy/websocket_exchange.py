@@ -73,8 +73,8 @@ class WebSocketExchange(Exchange):
             self._early_bytes += len(data)
         elif self.upstream is not None:
             self.upstream.wire.write(data)
-            if self._gate.session is not None:
-                self._gate.session.client_data(at_ns, data)
+            if self._gate.websocket is not None:
+                self._gate.websocket.client_data(at_ns, data)
 
     # From the upstream.
 
@@ -85,8 +85,8 @@ class WebSocketExchange(Exchange):
             return
         self._client.wire.write(data)
         self._moved_ns = self.quiet_ns = at_ns
-        if self._gate.session is not None:
-            self._gate.session.upstream_data(at_ns, data)
+        if self._gate.websocket is not None:
+            self._gate.websocket.upstream_data(at_ns, data)
 
     def upstream_ended(self, at_ns: int, fault: TransportFault | None) -> None:
         """Called once, when the upstream's connection ends. A WebSocket that is open ends with it."""

@@ -1,14 +1,13 @@
-"""The capture of one WebSocket or call: what does not fit is a gap of its direction, and nothing raises."""
+"""The capture of one WebSocket: what does not fit is a gap of its direction, and nothing raises."""
 
 from collections.abc import Callable
 
 import pytest
 
 from streamgauge.core.capture.segments import Ending, TransportFault
-from streamgauge.core.formats.json_rpc import Call
 from streamgauge.recorder.fair_shares import Party
-from streamgauge.recorder.protocol import CallOpened, ExchangeEnding, RequestStarted, WebSocketOpened, WireData
-from streamgauge.recorder.session_capture import SessionCapture
+from streamgauge.recorder.protocol import ExchangeEnding, RequestStarted, WebSocketData, WebSocketOpened
+from streamgauge.recorder.websocket_capture import WebSocketCapture
 from streamgauge.spool.response_counters import NotCaptured
 from tests.recorder.fake_client import FakeClient
 
@@ -16,8 +15,8 @@ PARTY = Party("a", "b")
 REQUEST = RequestStarted(0, 5, 6, "up", "WEBSOCKET", "/v1/responses", [("authorization", "k")], party=PARTY)
 
 
-def opened(room: FakeClient) -> SessionCapture:
-    capture = SessionCapture(room, "up")
+def opened(room: FakeClient) -> WebSocketCapture:
+    capture = WebSocketCapture(room, "up")
     capture.open(REQUEST, [("date", "x")])
     return capture
 
@@ -32,8 +31,8 @@ def test_a_whole_websocket() -> None:
     capture.client_data(13, b"late")
     assert room.messages == [
         WebSocketOpened(7, REQUEST, [("date", "x")]),
-        WireData(7, 8, b"ab", True),
-        WireData(7, 9, b"cd", False),
+        WebSocketData(7, 8, b"ab", True),
+        WebSocketData(7, 9, b"cd", False),
         ExchangeEnding(7, 10, Ending.RESET, 11, fault=TransportFault.RESET),
     ]
     # The recorder counts reads and responses.
@@ -53,10 +52,10 @@ def test_what_has_no_room_is_a_gap_of_its_direction() -> None:
     capture.upstream_data(5, b"lost")
     capture.end(6, Ending.CUT, None)
     assert room.messages[1:] == [
-        WireData(7, 2, b"a", False),
-        WireData(7, 3, b"b", True, True),
-        WireData(7, 4, b"c", True),
-        WireData(7, 6, b"", False, True),
+        WebSocketData(7, 2, b"a", False),
+        WebSocketData(7, 3, b"b", True, True),
+        WebSocketData(7, 4, b"c", True),
+        WebSocketData(7, 6, b"", False, True),
         ExchangeEnding(7, 6, Ending.CUT),
     ]
 
@@ -80,20 +79,20 @@ def test_a_websocket_without_room_is_counted_and_not_reported(state: Callable[[F
 
 
 def test_a_bug_ends_the_capture_and_the_end_is_reported() -> None:
-    room = FakeClient(WireData, first=7)
+    room = FakeClient(WebSocketData, first=7)
     capture = opened(room)
     capture.upstream_data(2, b"a")
     room.breaks = ()
     capture.upstream_data(3, b"b")
     capture.end(6, Ending.CLIENT, None)
-    gaps = [WireData(7, 6, b"", from_client, True) for from_client in (False, True)]
+    gaps = [WebSocketData(7, 6, b"", from_client, True) for from_client in (False, True)]
     assert sorted(room.messages[1:-1], key=repr) == sorted(gaps, key=repr)
     assert (room.messages[-1], room.faults) == (ExchangeEnding(7, 6, Ending.CLIENT), 1)
 
 
 def test_a_bug_before_the_start_is_counted_as_a_response() -> None:
     room = FakeClient(WebSocketOpened)
-    capture = SessionCapture(room, "up")
+    capture = WebSocketCapture(room, "up")
     capture.open(REQUEST, [])
     capture.upstream_data(1, b"a")
     capture.end(2, Ending.CLIENT, None)
@@ -111,11 +110,11 @@ def test_it_is_reported_to_the_next_recorder_as_well() -> None:
     capture.client_data(4, b"c")
     assert room.messages == [
         WebSocketOpened(7, REQUEST, [("date", "x")]),
-        WireData(7, 1, b"a", False),
+        WebSocketData(7, 1, b"a", False),
         WebSocketOpened(7, REQUEST, [("date", "x")]),
-        WireData(7, 2, b"b", False, True),
-        WireData(7, 3, b"b", False),
-        WireData(7, 4, b"c", True, True),
+        WebSocketData(7, 2, b"b", False, True),
+        WebSocketData(7, 3, b"b", False),
+        WebSocketData(7, 4, b"c", True, True),
     ]
 
 
@@ -125,49 +124,4 @@ def test_the_first_connection_is_no_change_of_the_recorder() -> None:
     capture = opened(room)
     room.connections = 1
     capture.upstream_data(1, b"a")
-    assert [type(message) for message in room.messages] == [WebSocketOpened, WireData]
-
-
-CALL = Call("mcp", "tools/call", "add")
-
-
-def called(room: FakeClient, *, counts: bool = True) -> SessionCapture:
-    capture = SessionCapture(room, "up", counts=counts)
-    capture.open_call(5, CALL, PARTY)
-    return capture
-
-
-def test_a_call_has_the_reads_of_its_answer_alone() -> None:
-    room = FakeClient(first=7)
-    capture = called(room)
-    capture.upstream_data(8, b"ab")
-    capture.lose_upstream_data()
-    capture.upstream_data(9, b"cd")
-    capture.end(10, Ending.COMPLETE, None)
-    assert room.messages == [
-        CallOpened(7, 5, "up", CALL),
-        WireData(7, 8, b"ab", False),
-        WireData(7, 9, b"cd", False, True),
-        ExchangeEnding(7, 10, Ending.COMPLETE),
-    ]
-    assert (room.seen, room.faults, room.responses) == (0, 0, {})
-
-
-@pytest.mark.parametrize("state", [overfull, over_its_share])
-@pytest.mark.parametrize("counts", [True, False])
-def test_a_call_without_room_is_counted_if_it_has_a_response(state: Callable[[FakeClient], None], counts: bool) -> None:
-    room = FakeClient()
-    state(room)
-    capture = called(room, counts=counts)
-    capture.upstream_data(8, b"ab")
-    capture.end(10, Ending.COMPLETE, None)
-    assert (room.messages, capture.stream) == ([], 0)
-    assert room.responses == ({("up", NotCaptured.RECORDER_BEHIND): 1} if counts else {})
-
-
-def test_a_bug_before_the_start_of_a_call_is_counted_if_it_has_a_response() -> None:
-    for counts in (True, False):
-        room = FakeClient(CallOpened)
-        called(room, counts=counts).end(10, Ending.COMPLETE, None)
-        assert (room.faults, room.messages) == (1, [])
-        assert room.responses == ({("up", NotCaptured.CAPTURE_FAULT): 1} if counts else {})
+    assert [type(message) for message in room.messages] == [WebSocketOpened, WebSocketData]
