@@ -9,7 +9,7 @@ from streamgauge.core.formats.json_rpc import Call
 from streamgauge.recorder import call_capture
 from streamgauge.recorder.call_capture import CallCapture
 from streamgauge.recorder.fair_shares import Party
-from streamgauge.recorder.protocol import CallData, CallOpened, ExchangeEnding
+from streamgauge.recorder.protocol import CallData, CallEnded, CallOpened
 from tests.recorder.fake_client import FakeClient
 
 CALL, PARTY = Call("mcp", "tools/call", "add"), Party("a", "b")
@@ -35,7 +35,7 @@ def test_a_call_has_the_reads_of_its_answer_alone() -> None:
         OPENED,
         CallData(7, 8, b"ab"),
         CallData(7, 9, b"cd"),
-        ExchangeEnding(7, 10, Ending.RESET, fault=TransportFault.CLOSED),
+        CallEnded(7, 10, Ending.RESET, TransportFault.CLOSED, OPENED),
     ]
     assert (room.seen, room.faults, room.responses) == (0, 0, {})
 
@@ -51,7 +51,7 @@ def test_after_a_read_without_room_nothing_but_its_end_is_reported() -> None:
     capture.lose_read()
     capture.end(10, Ending.COMPLETE, None)
     lost = CallData(7, 0, b"", is_lost=True)
-    assert room.messages == [OPENED, lost, ExchangeEnding(7, 10, Ending.COMPLETE)]
+    assert room.messages == [OPENED, lost, CallEnded(7, 10, Ending.COMPLETE, None, OPENED)]
 
 
 def test_no_more_than_the_limit_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,31 +82,8 @@ def test_a_call_without_room_is_not_reported(state: Callable[[FakeClient], None]
     assert (room.messages, capture.is_open, capture.reads, room.responses) == ([], False, False, {})
 
 
-def test_another_recorder_gets_the_opening_again_and_the_end() -> None:
-    room = FakeClient(first=7)
-    capture = opened(room)
-    capture.read(8, b"ab")
-    room.connections += 1
-    capture.read(9, b"cd")
-    capture.end(10, Ending.COMPLETE, None)
-    again = CallOpened(7, 5, "up", CALL, again=True)
-    assert room.messages == [OPENED, CallData(7, 8, b"ab"), again, ExchangeEnding(7, 10, Ending.COMPLETE)]
-
-
-def test_the_first_connection_is_no_change_of_the_recorder() -> None:
-    room = FakeClient(first=7)
-    room.connections = 0
-    capture = opened(room)
-    room.connections = 1
-    capture.read(8, b"ab")
-    room.connections = 2
-    capture.read(9, b"cd")
-    capture.end(10, Ending.COMPLETE, None)
-    assert [type(message) for message in room.messages] == [CallOpened, CallData, CallOpened, ExchangeEnding]
-
-
-@pytest.mark.parametrize("kind", [CallOpened, CallData, ExchangeEnding])
-def test_a_bug_ends_the_capture_alone(kind: type[CallOpened | CallData | ExchangeEnding]) -> None:
+@pytest.mark.parametrize("kind", [CallOpened, CallData, CallEnded])
+def test_a_bug_ends_the_capture_alone(kind: type[CallOpened | CallData | CallEnded]) -> None:
     room = FakeClient(kind, first=7)
     capture = opened(room)
     capture.read(8, b"ab")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.formats.json_rpc import Call, CallResult, Unmeasured
 from streamgauge.recorder import call_session, recorder
-from streamgauge.recorder.protocol import CallData, CallOpened, ExchangeEnding, Message
+from streamgauge.recorder.protocol import CallData, CallEnded, CallOpened, Message
 from streamgauge.recorder.recorder import MAX_HELD_BYTES, Recorder
 from streamgauge.recorder.request import CaptureSettings
 from streamgauge.spool.read_counters import Incident
@@ -62,12 +62,16 @@ def measured(
     """The result of a call whose request began at 1 s, and whose exchange ended at 9 s. `reads`: seconds and bytes."""
     one = Recorder(SETTINGS)
     data = [CallData(1, round(at * S), piece) for at, piece in reads]
-    ended = ExchangeEnding(1, 9 * S, ending, fault=fault)
-    [result] = told(one, CallOpened(1, S, "up", call), *data, ended)
+    opened = CallOpened(1, S, "up", call)
+    [result] = told(one, opened, *data, CallEnded(1, 9 * S, ending, fault, opened))
     assert one._budget.free == MAX_HELD_BYTES
     assert result.upstream == "up"
     assert result.call == call
     return result
+
+
+def ended_call(number: int) -> CallEnded:
+    return CallEnded(number, 9 * S, Ending.COMPLETE, None, CallOpened(number, S, "up", CALL))
 
 
 def done(duration_s: float | None, error: str | None = None, unmeasured: Unmeasured | None = None) -> CallResult:
@@ -164,23 +168,20 @@ def test_the_answers_of_one_flush_are_read_up_to_a_limit(monkeypatch: pytest.Mon
             list(one.each_due())
         one.handle(CallOpened(number, S, "up", CALL))
         one.handle(CallData(number, 2 * S, SSE + event(RESULT)))
-        one.handle(ExchangeEnding(number, 9 * S, Ending.COMPLETE))
+        one.handle(ended_call(number))
     found = [result.unmeasured for result in one.calls]
     assert found[0] is found[15] is None
     assert found[14] is found[19] is Unmeasured.BEHIND
 
 
-def test_a_recorder_that_takes_the_place_of_another_counts_the_call_once() -> None:
-    opened, again = CallOpened(1, S, "up", CALL), CallOpened(1, S, "up", CALL, again=True)
-    read, ended = CallData(1, 2 * S, SSE + event(RESULT)), ExchangeEnding(1, 9 * S, Ending.COMPLETE)
-    gone = done(None, None, Unmeasured.GONE)
-    assert told(Recorder(SETTINGS), read, again, ended) == [gone]
-    assert told(Recorder(SETTINGS), opened, again, ended) == [gone]
-    assert told(Recorder(SETTINGS), opened, read, again, ended) == [done(1.0)]
+def test_a_call_that_began_before_the_recorder_is_counted_once() -> None:
+    read, ended = CallData(1, 2 * S, SSE + event(RESULT)), ended_call(1)
+    assert told(Recorder(SETTINGS), read, read, ended) == [done(None, None, Unmeasured.GONE)]
+    assert told(Recorder(SETTINGS), ended) == [done(None, None, Unmeasured.GONE)]
 
 
 def test_a_gap_in_the_answer_leaves_it_unmeasured() -> None:
-    opened, ended = CallOpened(1, S, "up", CALL), ExchangeEnding(1, 9 * S, Ending.COMPLETE)
+    opened, ended = CallOpened(1, S, "up", CALL), ended_call(1)
     gap = CallData(1, 3 * S, event(RESULT), True)
     assert told(Recorder(SETTINGS), opened, CallData(1, 2 * S, SSE), gap, ended) == [
         done(None, None, Unmeasured.BEHIND)
@@ -195,7 +196,7 @@ def test_a_sender_that_is_gone_cuts_its_calls() -> None:
 
 
 def test_a_number_that_is_used_again_ends_the_call_before() -> None:
-    opened, ended = CallOpened(1, S, "up", CALL), ExchangeEnding(1, 9 * S, Ending.COMPLETE)
+    opened, ended = CallOpened(1, S, "up", CALL), ended_call(1)
     read = CallData(1, 2 * S, SSE + event(RESULT))
     assert told(Recorder(SETTINGS), opened, opened, read, ended) == [done(None, None, Unmeasured.STOPPED), done(1.0)]
 
@@ -204,8 +205,8 @@ def test_calls_beyond_the_limit_are_not_read() -> None:
     one = Recorder(SETTINGS, max_open_streams=1)
     opened = [CallOpened(number, S, "up", CALL) for number in (1, 2)]
     data = [CallData(number, 2 * S, SSE + event(RESULT)) for number in (1, 2)]
-    ends = [ExchangeEnding(number, 9 * S, Ending.COMPLETE) for number in (1, 2)]
-    assert told(one, *opened, *data, *ends) == [done(None, None, Unmeasured.LIMIT), done(1.0)]
+    ends = [ended_call(number) for number in (1, 2)]
+    assert told(one, *opened, *data, *ends) == [done(1.0), done(None, None, Unmeasured.LIMIT)]
 
 
 def test_a_bug_costs_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -214,7 +215,7 @@ def test_a_bug_costs_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
 
     monkeypatch.setattr(call_session, "errors_of", broken)
     one = Recorder(SETTINGS)
-    read, ended = CallData(1, 2 * S, SSE + event(RESULT)), ExchangeEnding(1, 9 * S, Ending.COMPLETE)
+    read, ended = CallData(1, 2 * S, SSE + event(RESULT)), ended_call(1)
     opened = CallOpened(1, S, "up", CALL)
     assert told(one, opened, read, read, ended) == [done(None, None, Unmeasured.FAULT)]
     assert one.incidents == {Incident.CAPTURE_FAULT: 1}
@@ -226,7 +227,7 @@ def test_an_event_without_an_end_is_held_within_the_budget() -> None:
     one.handle(CallData(1, 2 * S, SSE + b"data: "))
     for _ in range(30):
         one.handle(CallData(1, 2 * S, b"x" * 10_000))
-    one.handle(ExchangeEnding(1, 9 * S, Ending.COMPLETE))
+    one.handle(ended_call(1))
     assert one.calls == [done(None, None, Unmeasured.BEHIND)]
     assert one._budget.free == 200_000
 

@@ -12,7 +12,7 @@ from streamgauge.core.http1.head import names_event_stream
 from streamgauge.core.http1.response import ResponseReader
 from streamgauge.recorder.budget import BodyBuffer, Budget, UnfinishedEvent
 from streamgauge.recorder.decoder_memory import DecoderMemory
-from streamgauge.recorder.protocol import MAX_CALL_BYTES, CallData, CallOpened, ExchangeEnding
+from streamgauge.recorder.protocol import MAX_CALL_BYTES, CallData, CallEnded, CallOpened
 from streamgauge.recorder.response import CODED_STEP_BYTES
 
 _ACCEPTED = 202
@@ -21,7 +21,7 @@ _ENDED = {Ending.RESET: "upstream_reset", Ending.TIMEOUT: "timeout", Ending.CLIE
 
 
 class CallSession(UnfinishedEvent):
-    """One call. `end` and `fail` return its result. `opened`: its opening."""
+    """One call, which `opened` has opened."""
 
     def __init__(self, opened: CallOpened, budget: Budget, memory: DecoderMemory) -> None:
         super().__init__(budget)
@@ -106,7 +106,7 @@ class CallSession(UnfinishedEvent):
             self._answered_ns = at_ns
             self._error = self._error or error
 
-    def end(self, ending: ExchangeEnding) -> CallResult:
+    def end(self, ending: CallEnded) -> CallResult:
         """The result of the call, whose exchange has ended."""
         if self._decoder is not None and self._unmeasured is None:
             self._decoder.finish()
@@ -123,7 +123,7 @@ class CallSession(UnfinishedEvent):
     def _announces_json(self) -> bool:
         return "json" in self._reader.content_type.lower()
 
-    def _result(self, ending: ExchangeEnding) -> CallResult:
+    def _result(self, ending: CallEnded) -> CallResult:
         status, call = self._reader.status, self.opened.call
         ended_ns = self._answered_ns
         if self._unmeasured is not None:
@@ -142,11 +142,6 @@ class CallSession(UnfinishedEvent):
                 self._error = "no_answer"
         duration_s = None if ended_ns is None else max(ended_ns - self.opened.at_ns, 0) / 1e9
         return CallResult(self.opened.upstream, call, duration_s, self._error)
-
-    def fail(self, why: Unmeasured) -> CallResult:
-        """The result of a call that is not read further."""
-        self._release_all()
-        return self._without(why)
 
     def evict(self) -> None:
         """Discard an unfinished event: other holders need its share of the budget."""

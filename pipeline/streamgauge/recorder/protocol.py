@@ -10,7 +10,7 @@ takes the place of missing reads; ResponseHead is never dropped.
 
 A WebSocket is WebSocketOpened, then WebSocketData*, then ExchangeEnding. Its responses are streams that the recorder makes
 (websocket_session.py); their reads are counted there. A call of JSON-RPC is CallOpened, then CallData* of its answer, then
-ExchangeEnding. It is measured and not stored (call_session.py), so its reads are counted nowhere.
+CallEnded. It is measured and not stored (call_session.py), so its reads are counted nowhere.
 """
 
 import struct
@@ -165,15 +165,12 @@ class WebSocketData(msgspec.Struct, array_like=True, tag=9, frozen=True, gc=Fals
 
 
 class CallOpened(msgspec.Struct, array_like=True, tag=10, frozen=True, gc=False):
-    """The answer to a call of JSON-RPC began. `at_ns`: the read with the request's first byte. `again`: it was reported to
-    another recorder, too, so its data is not whole.
-    """
+    """The answer to a call of JSON-RPC began. `at_ns`: the read with the request's first byte."""
 
     stream: int
     at_ns: int
     upstream: str | None
     call: Call
-    again: bool = False
 
 
 class CallData(msgspec.Struct, array_like=True, tag=11, frozen=True, gc=False):
@@ -183,6 +180,16 @@ class CallData(msgspec.Struct, array_like=True, tag=11, frozen=True, gc=False):
     at_ns: int
     data: bytes
     is_lost: bool = False
+
+
+class CallEnded(msgspec.Struct, array_like=True, tag=12, frozen=True, gc=False):
+    """A call ended, as in ExchangeEnding. `opened`: its opening, for a recorder that has taken the place of another."""
+
+    stream: int
+    at_ns: int | None
+    ending: Ending
+    fault: TransportFault | None
+    opened: CallOpened
 
 
 # Taps that do not see the wire: in an application, or beside Envoy. The bytes that reached the client are not known.
@@ -201,6 +208,7 @@ Message = (
     | WebSocketData
     | CallOpened
     | CallData
+    | CallEnded
 )
 
 # Request headers that a recorder needs; a tap sends no others to it, except the tenant header.

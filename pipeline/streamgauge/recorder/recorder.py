@@ -28,6 +28,7 @@ from streamgauge.recorder.decoder_memory import MAX_DECODER_BYTES, DecoderMemory
 from streamgauge.recorder.fair_shares import Party
 from streamgauge.recorder.protocol import (
     CallData,
+    CallEnded,
     CallOpened,
     ExchangeEnding,
     Message,
@@ -174,7 +175,14 @@ class Recorder:
     def _handle_other(
         self,
         capture: RecordedStream,
-        message: ResponseHead | RequestBody | RequestSent | WebSocketOpened | WebSocketData | CallOpened | CallData,
+        message: ResponseHead
+        | RequestBody
+        | RequestSent
+        | WebSocketOpened
+        | WebSocketData
+        | CallOpened
+        | CallData
+        | CallEnded,
     ) -> None:
         if not capture.behind:
             self._changed[capture] = None
@@ -186,7 +194,7 @@ class Recorder:
                     capture.request_body(message.data)
                 case RequestSent():
                     capture.request_sent(message)
-                case WebSocketOpened() | WebSocketData() | CallOpened() | CallData():
+                case WebSocketOpened() | WebSocketData() | CallOpened() | CallData() | CallEnded():
                     pass  # its sender has given a WebSocket or a call the number of a stream
                 case _:
                     assert_never(message)
@@ -272,8 +280,10 @@ class Recorder:
         """End all open streams of a sender that has disconnected, as cut."""
         for sender, stream in [key for key in self._open if key[0] == source]:
             self.handle(ExchangeEnding(stream, at_ns, Ending.CUT), sender)
-        for sender, session in [key for key in (*self._websockets, *self._calls) if key[0] == source]:
-            self.handle(ExchangeEnding(session, at_ns, Ending.CUT), sender)
+        for sender, websocket in [key for key in self._websockets if key[0] == source]:
+            self.handle(ExchangeEnding(websocket, at_ns, Ending.CUT), sender)
+        for key in [key for key in self._calls if key[0] == source]:
+            self._cut_call(key)
         self._refused_from.pop(source, None)
 
     def segments(self) -> list[Segment]:
@@ -349,7 +359,7 @@ class Recorder:
         """Handle a message of a stream that is not open: it begins, was refused, or began before this recorder started."""
         if isinstance(message, RequestStarted):
             self._begin(key, message)
-        elif isinstance(message, CallOpened | CallData) or key in self._calls:
+        elif isinstance(message, CallOpened | CallData | CallEnded):
             self._handle_call(key, message)
         elif isinstance(message, WebSocketOpened | WebSocketData | ExchangeEnding):
             self._handle_websocket(key, message)
@@ -397,40 +407,38 @@ class Recorder:
 
     # --- calls of JSON-RPC, which become no streams -------------------------------------------------------------------------
 
-    def _handle_call(self, key: Key, message: Message) -> None:
-        """Handle a message of a call. Data of a call that is not open is ignored: the call was counted, or will be."""
+    def _handle_call(self, key: Key, message: CallOpened | CallData | CallEnded) -> None:
+        """Handle a message of a call. Data of a call that is not open is ignored: its end is counted."""
         session = self._calls.get(key)
         try:
             if isinstance(message, CallOpened):
                 self._open_call(key, message)
-            elif isinstance(message, CallData) and session is not None:
-                if self._call_room > 0:
-                    self._call_room -= session.data(message)
-                else:
-                    session.give_up(Unmeasured.BEHIND)
-            elif isinstance(message, ExchangeEnding) and session is not None:
-                self.calls.append(session.end(message))
-                del self._calls[key]
+            elif isinstance(message, CallEnded):
+                self._calls.pop(key, None)
+                missed = CallResult(message.opened.upstream, message.opened.call, None, unmeasured=Unmeasured.GONE)
+                self.calls.append(missed if session is None else session.end(message))
+            elif session is not None and self._call_room > 0:
+                self._call_room -= session.data(message)
+            elif session is not None:
+                session.give_up(Unmeasured.BEHIND)
         except Exception as error:  # noqa: BLE001 - as above; this call is not measured
             report_fault("the recorder", error)
             self.incidents[Incident.CAPTURE_FAULT] += 1
-            if self._calls.pop(key, None) is not None and session is not None:
-                self.calls.append(session.fail(Unmeasured.FAULT))
+            if session is not None:
+                session.give_up(Unmeasured.FAULT)
+                if isinstance(message, CallEnded):
+                    self.calls.append(session.end(message))
 
     def _open_call(self, key: Key, opened: CallOpened) -> None:
-        before = self._calls.get(key)
-        if before is not None and opened.again:
-            before.give_up(Unmeasured.GONE)
-            return
-        if before is not None:
-            self._handle_call(key, ExchangeEnding(opened.stream, opened.at_ns, Ending.CUT))
-        session = CallSession(opened, self._budget, self._memory)
-        if len(self._calls) >= self._max_open:
-            self.calls.append(session.fail(Unmeasured.LIMIT))
-            return
-        if opened.again:
-            session.give_up(Unmeasured.GONE)
-        self._calls[key] = session
+        if key in self._calls:
+            self._cut_call(key)
+        session = self._calls[key] = CallSession(opened, self._budget, self._memory)
+        if len(self._calls) > self._max_open:
+            session.give_up(Unmeasured.LIMIT)
+
+    def _cut_call(self, key: Key) -> None:
+        session = self._calls[key]
+        self._handle_call(key, CallEnded(key[1], None, Ending.CUT, None, session.opened))
 
     def break_events(self, stream: int, source: int) -> None:
         """Mark that the framing of a stream's events could not be read."""

@@ -14,7 +14,14 @@ from typing import TypeVar
 
 import uvloop
 
-from streamgauge.recorder.protocol import ExchangeEnding, Message, ResponseRead, ResponseReads, decode_batch
+from streamgauge.recorder.protocol import (
+    CallEnded,
+    ExchangeEnding,
+    Message,
+    ResponseRead,
+    ResponseReads,
+    decode_batch,
+)
 from streamgauge.spool.read_counters import Incident, read_incidents
 from streamgauge.taps.proxy.relay import Relay, serve
 from streamgauge.taps.proxy.relay_settings import RelaySettings
@@ -241,7 +248,9 @@ class RawRecorder:
 
     def ended(self, streams: int = 1) -> list[Message]:
         """The messages, once this many streams have ended."""
-        return self.wait(lambda messages: sum(isinstance(message, ExchangeEnding) for message in messages) >= streams)
+        return self.wait(
+            lambda messages: sum(isinstance(message, ExchangeEnding | CallEnded) for message in messages) >= streams
+        )
 
     def _accept(self) -> None:
         while True:

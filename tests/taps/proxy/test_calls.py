@@ -11,7 +11,7 @@ import pytest
 from streamgauge.core.capture.segments import Ending, TransportFault
 from streamgauge.core.formats.json_rpc import Call
 from streamgauge.recorder.loop_client import FLUSH_S
-from streamgauge.recorder.protocol import CallData, CallOpened, ExchangeEnding, Message
+from streamgauge.recorder.protocol import CallData, CallEnded, CallOpened, Message
 from streamgauge.spool.read_counters import read_balance
 from streamgauge.spool.response_counters import read_responses
 from streamgauge.taps.proxy.capture_gate import MAX_HELD_BODY
@@ -72,8 +72,8 @@ def test_a_call_is_reported_without_its_request(tmp_path: Path, answer: bytes, p
                 assert receive(client, len(answer)) == answer
         messages = recorder.ended(2)
         balance = read_balance(tmp_path / "counters")
-    assert kinds(messages)[0] == "CallOpened" and kinds(messages)[-1] == "ExchangeEnding"
-    assert {type(message) for message in messages} == {CallOpened, CallData, ExchangeEnding}
+    assert kinds(messages)[0] == "CallOpened" and kinds(messages)[-1] == "CallEnded"
+    assert {type(message) for message in messages} == {CallOpened, CallData, CallEnded}
     calls = [message for message in messages if isinstance(message, CallOpened)]
     assert [(one.upstream, one.call) for one in calls] == [("u0", CALL)] * 2
     assert began <= calls[-1].at_ns <= time.monotonic_ns()
@@ -181,7 +181,7 @@ def test_a_call_that_reaches_no_upstream_has_its_fault(tmp_path: Path) -> None:
         assert receive_all(client).startswith(b"HTTP/1.1 502 ")
         messages = recorder.ended()
     assert only(messages, CallOpened).call == CALL
-    ended = only(messages, ExchangeEnding)
+    ended = only(messages, CallEnded)
     assert (ended.ending, ended.fault) == (Ending.RESET, TransportFault.REFUSED)
     assert uncaptured(tmp_path) == {"u0": {"refused": 1}}
 
@@ -193,7 +193,7 @@ def test_an_answer_that_is_cut_has_its_fault(tmp_path: Path) -> None:
             receive_all(client)
         messages = recorder.ended()
     assert data(messages) == STREAM[:-7]
-    assert only(messages, ExchangeEnding).ending is Ending.RESET
+    assert only(messages, CallEnded).ending is Ending.RESET
 
 
 def test_a_client_that_leaves_before_the_answer(tmp_path: Path) -> None:
@@ -209,8 +209,8 @@ def test_a_client_that_leaves_before_the_answer(tmp_path: Path) -> None:
             client.sendall(post(b"/mcp", ASKED, TYPE))
             assert asked.wait(PATIENCE_S)
         messages = recorder.ended()
-    assert kinds(messages) == ["CallOpened", "ExchangeEnding"]
-    assert only(messages, ExchangeEnding).ending is Ending.CLIENT
+    assert kinds(messages) == ["CallOpened", "CallEnded"]
+    assert only(messages, CallEnded).ending is Ending.CLIENT
     assert uncaptured(tmp_path) == {}
 
 

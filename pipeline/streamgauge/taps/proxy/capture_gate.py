@@ -82,8 +82,8 @@ class CaptureGate:
     `call`: that of a call of JSON-RPC.
     """
 
-    __slots__ = ("_body", "_call", "_client", "_early", "_early_bytes", "_held", "_is_cut", "_is_form", "_may_hold",
-                 "_request", "_sent", "call", "capture", "counted", "waits", "websocket")  # fmt: skip
+    __slots__ = ("_body", "_call", "_client", "_early", "_early_bytes", "_held", "_hides_body", "_is_cut", "_is_form",
+                 "_may_hold", "_request", "_sent", "call", "capture", "counted", "waits", "websocket")  # fmt: skip
 
     def __init__(self, client: ConnectedClient, request: CapturedRequest) -> None:
         self.capture: ExchangeCapture | None = None
@@ -96,6 +96,7 @@ class CaptureGate:
         self._held: list[bytes] = []  # pieces of the request's body, while `waits`
         self._may_hold = 0  # bytes
         self._is_cut = False  # bytes of the body are not in `_held`
+        self._hides_body = False  # the request is to no LLM endpoint: its body is not reported
         self._is_form = False  # the first bytes of the body may have the model
         self._call: Call | None = None  # what the request's body makes, while `waits`
         self._early: list[tuple[int, bytes]] = []
@@ -106,7 +107,7 @@ class CaptureGate:
         """Reports a piece of the request's body, which may be empty; keeps it before `begin`."""
         if self._body is not None:
             self._body += [data] if data else []
-        elif self.capture is not None:
+        elif self.capture is not None and not self._hides_body:
             self.capture.request_body(data)
         elif self.waits:
             self._hold(data)
@@ -212,7 +213,7 @@ class CaptureGate:
         if framing.status is None and framing.fault is None and self._early_bytes < MAX_RESPONSE_HEAD:
             return
         early, self._early, self.waits = self._early, [], False
-        held, self._held = self._held if self._names_model else [], []
+        held, self._held = self._held, []
         if self._request.request.is_handshake:
             self._decide_handshake(early, framing)
         elif self._call is not None:
@@ -268,9 +269,11 @@ class CaptureGate:
 
     def _start_late(self, early: list[tuple[int, bytes]], held: Sequence[bytes] = ()) -> None:
         """Starts the capture with what has come so far."""
+        method, target = self._method_and_target()
         form_model = model_in_form(b"".join(held)) if self._is_form else None
-        capture = self._start(*self._method_and_target(), form_model)
-        for piece in () if self._is_form else held:
+        capture = self._start(method, target, form_model)
+        self._hides_body = not names_model_alone(method, target)
+        for piece in () if self._hides_body else held:
             capture.request_body(piece)
         if self._sent is not None:
             capture.request_sent(*self._sent)
