@@ -1,11 +1,15 @@
 """Writes the results of a benchmark into a document, between two markers. The rest of the document stays."""
 
+import argparse
 import datetime
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import fields
 from pathlib import Path
+from typing import Any, TypeVar
 
+_Sizes = TypeVar("_Sizes")
 _PROCESSORS = Path("/proc/cpuinfo")
 
 
@@ -34,3 +38,30 @@ def replace_section(path: Path, name: str, text: str) -> None:
     if not opened or not closed or begin in rest or end in after:
         raise ValueError(f"{path} has no single section {begin} ... {end}")
     path.write_text(f"{before}{begin}\n{text}\n{end}{after}")
+
+
+def measure(
+    name: str,
+    doc: str | None,
+    sizes: type[_Sizes],
+    rows: Callable[[_Sizes], list[list[str]]],
+    arguments: Sequence[str] | None = None,
+) -> None:
+    """The command of a benchmark: prints its rows, and writes them into the section `name` of a document.
+
+    `sizes`: a dataclass of numbers with defaults, each of which is an option. `doc`: of the module; its first line is the
+    help's.
+    """
+    parser = argparse.ArgumentParser(prog=f"bench.{name}", description=(doc or "").splitlines()[0])
+    of_sizes: Any = sizes
+    for one in fields(of_sizes):
+        parser.add_argument(f"--{one.name}", type=type(one.default), default=one.default)
+    parser.add_argument("--document", type=Path, help="write the table into this file, between its markers")
+    given = vars(parser.parse_args(arguments))
+    document = given.pop("document")
+    lines = rows(sizes(**given))
+    width = max(len(cell) for line in lines for cell in line)
+    for line in lines:
+        print("  ".join(cell.ljust(width) for cell in line), flush=True)
+    if document is not None:
+        replace_section(document, name, f"{table(lines)}\n\n{when_and_where()}")

@@ -8,7 +8,6 @@ CPU, which it needs with every tap, is its own column.
     python -m bench.envoy [--streams N] [--seconds S] [--rounds N] [--document FILE]
 """
 
-import argparse
 import asyncio
 import re
 import statistics
@@ -16,7 +15,7 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
@@ -26,7 +25,7 @@ from tests.processes import children
 from tests.running import Running, start, wait_until_ready
 from tests.taps.envoy.rig import Envoy
 
-from bench.document import replace_section, table
+from bench.document import measure
 from bench.measure import cpu_seconds
 from bench.wires import wire
 from streamgauge_demo import provider as simulated
@@ -145,16 +144,7 @@ def rows(sizes: Sizes) -> list[list[str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="bench.envoy", description=(__doc__ or "").splitlines()[0])
-    for name, value in asdict(Sizes()).items():
-        parser.add_argument(f"--{name}", type=type(value), default=value)
-    parser.add_argument("--document", type=Path, help="write the table into this file, between its markers")
-    given = parser.parse_args(arguments)
-    lines = rows(Sizes(given.streams, given.seconds, given.rounds))
-    for line in lines:
-        print("  ".join(f"{cell:<36}" for cell in line), flush=True)
-    if given.document is not None:
-        replace_section(given.document, "envoy", table(lines))
+    measure("envoy", __doc__, Sizes, rows, arguments)
 
 
 if __name__ == "__main__":

@@ -7,14 +7,13 @@ record of each response.
     python -m bench.websocket [--responses N] [--events N] [--rounds N] [--document FILE]
 """
 
-import argparse
 import contextlib
 import json
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 from tests.taps.envoy.rig import Envoy
@@ -23,7 +22,7 @@ from tests.websockets import events, websocket_server
 from websockets.sync.client import connect
 from websockets.sync.server import ServerConnection
 
-from bench.document import replace_section, table, when_and_where
+from bench.document import measure
 from bench.envoy import without_reports
 from bench.measure import cores, started_on
 from bench.peers.peer import MissingError, Origin
@@ -135,16 +134,7 @@ def rows(sizes: Sizes) -> list[list[str]]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="bench.websocket", description=(__doc__ or "").splitlines()[0])
-    for name, value in asdict(Sizes()).items():
-        parser.add_argument(f"--{name}", type=type(value), default=value)
-    parser.add_argument("--document", type=Path, help="write the table into this file, between its markers")
-    given = parser.parse_args(arguments)
-    lines = rows(Sizes(given.responses, given.events, given.rounds))
-    for line in lines:
-        print("  ".join(f"{cell:<28}" for cell in line), flush=True)
-    if given.document is not None:
-        replace_section(given.document, "websocket", f"{table(lines)}\n\n{when_and_where()}")
+    measure("websocket", __doc__, Sizes, rows, arguments)
 
 
 if __name__ == "__main__":
