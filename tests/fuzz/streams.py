@@ -9,7 +9,7 @@ import msgspec
 from streamgauge.core.assembly.assembler import PRODUCERS, Assembler, bucket_of
 from streamgauge.core.capture.bundles import decode_bundle, encode_bundle
 from streamgauge.core.capture.segments import Bundle, Segment
-from streamgauge.core.dialects import BY_NAME, dialect_of_endpoint, endpoint_of
+from streamgauge.core.dialects import BY_NAME, OTHER, dialect_of_endpoint, endpoint_of
 from streamgauge.core.limits import Limits
 from streamgauge.core.record import Record
 from streamgauge.recorder.protocol import Message
@@ -148,7 +148,9 @@ def check_stream(sent: Sent) -> Json | None:
     same(without_validity(masked), without_validity(expected), "capture")
     same(without_times(stamped), without_times(expected))
     if _is_a_file(sent):
-        same(replayed(sent), expected, *TRANSPORT)
+        # Of a path that several dialects have, only the tap knows that it is a model's. In a file an error hints at one.
+        unknown = ("dialect",) if expected["dialect"] == OTHER and expected["endpoint"] is not None else ()
+        same(replayed(sent), expected, *TRANSPORT, *unknown)
     return expected
 
 

@@ -46,6 +46,14 @@ def test_long_values(sent: Sent, how: list[Step]) -> None:
     check_stream(again(sent, mutated(sent.vector.body, how, hostile.LONG)))
 
 
+def test_an_error_alone_on_a_path_of_several_dialects() -> None:
+    body = b'data: {"generation":7}\n\nevent: error\ndata: {"error":{"type":"modelTimeoutException","status_code":null}}\n\n'
+    path = next(vector for vector in short_vectors() if vector.dialect == "bedrock-text")
+    record = check_stream(again(Sent(path, "length", None, 0), body, target=path.target))
+    assert record is not None
+    assert (record["dialect"], record["outcome"]) == ("other", "stream_error")
+
+
 @fuzzed(120)
 @given(SENT, steps(2), st.builds(Step, st.just("repeat"), PLACES, PLACES, PLACES), steps(1))
 def test_repeated_deltas(sent: Sent, before: list[Step], often: Step, behind: list[Step]) -> None:
