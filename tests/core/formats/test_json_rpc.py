@@ -34,6 +34,8 @@ def request(method: str, *, params: object = None, **more: object) -> bytes:
         (b"[" + request("ping", id=1) + b"," + request("tools/list", id=2) + b"]", True, Call("mcp", "batch")),
         (b"[" + request("notifications/cancelled") + b"]", True, Call("mcp", "batch", None, True)),
         (b"[" + request("message/send", id=1) + b"]", False, Call("a2a", "batch")),
+        (b"\xef\xbb\xbf [" + request("ping", id=1) + b"," + request("ping", id=2) + b"]", True, Call("mcp", "batch")),
+        (b"\xef\xbb\xbf" + request("ping", id=1), True, Call("mcp", "ping")),
         (b"[" + request("eth_call", id=1) + b"]", False, None),
         (b"[]", True, None),
         # The client's answer to a request of the server is no call.
@@ -145,9 +147,9 @@ JSON = st.recursive(
 )
 
 
-@given(JSON, st.booleans())
-def test_any_json_is_read(value: Any, is_mcp: bool) -> None:
-    body = json.dumps(value).encode()
+@given(JSON, st.booleans(), st.sampled_from([b"", b" ", b"\xef\xbb\xbf"]))
+def test_any_json_is_read(value: Any, is_mcp: bool, beginning: bytes) -> None:
+    body = beginning + json.dumps(value).encode()
     call = call_of(body, is_mcp=is_mcp)
     assert call is None or call.method
     for one in (TOOL, AGENT):

@@ -56,12 +56,12 @@ _FAILED = frozenset(("failed", "rejected"))
 
 # Half of a surrogate pair. A backslash before it leaves the text as long and as valid.
 _SURROGATE = re.compile(rb"\\u[dD][89a-fA-F][0-9a-fA-F]{2}")
+_BOM = b"\xef\xbb\xbf"
 # The value of a member that a message does not have.
 _NONE = msgspec.Raw()
 
 # Longer names of tools are cut (characters). Most clients allow 64.
 _TOOL_CHARS = 128
-
 
 Protocol = Literal["mcp", "a2a"]
 
@@ -151,10 +151,14 @@ def _decoded(decoder: msgspec.json.Decoder[_Decoded], text: bytes | msgspec.Raw)
         return None
 
 
+def _is_list(text: bytes) -> bool:
+    return text.lstrip()[:1] == b"["
+
+
 def _messages(text: bytes) -> list[_Message] | None:
     """The messages of a text: one, or those of a list, others are left out; None if the text is not strict JSON."""
-    text = _SURROGATE.sub(rb"\\ufffd", text.removeprefix(b"\xef\xbb\xbf"))  # msgspec refuses half a pair
-    if text.lstrip()[:1] == b"[":
+    text = _SURROGATE.sub(rb"\\ufffd", text.removeprefix(_BOM))  # msgspec refuses half a pair
+    if _is_list(text):
         found = _decoded(_MESSAGES, text)
     else:
         one = _decoded(_MESSAGE, text)
@@ -180,7 +184,7 @@ def call_of(body: bytes, *, is_mcp: bool) -> Call | None:
     if protocol is None:
         return None
     is_notification = all(message.id is _NONE for message, _ in requests)
-    if body.lstrip()[:1] == b"[":  # version 2025-03-26 of MCP allows it
+    if _is_list(body.removeprefix(_BOM)):  # version 2025-03-26 of MCP allows it
         return Call(protocol, BATCH, None, is_notification)
     [(message, method)] = requests
     named = _decoded(_NAMED, message.params) if method == _OF_TOOL else None
@@ -207,15 +211,13 @@ def errors_of(text: bytes, call: Call) -> list[str | None] | None:
     has none: a notification, a request of the server, and what is not JSON-RPC.
     """
     messages = _messages(text)
-    return (
-        None
-        if messages is None
-        else [
-            _error_code(message.error) if message.error is not _NONE else _error_in(message.result, call)
-            for message in messages
-            if message.method is _NONE and (message.error is not _NONE or message.result is not _NONE)
-        ]
-    )
+    if messages is None:
+        return None
+    return [
+        _error_code(message.error) if message.error is not _NONE else _error_in(message.result, call)
+        for message in messages
+        if message.method is _NONE and (message.error is not _NONE or message.result is not _NONE)
+    ]
 
 
 def _error_code(error: msgspec.Raw) -> str:
