@@ -352,13 +352,21 @@ _CALLS = Row(
                 ),
             ),
         ),
+        TimeSeries(
+            title="Calls that were not measured",
+            help="Calls per second whose end, or whether they failed, is not known, by reason.",
+            unit="reqps",
+            no_value="every call was measured",
+            queries=(Query(seldom(rate("calls_unmeasured_total", by="reason")), "not measured {{reason}}"),),
+        ),
         Table(
             title="Failed calls",
             help="Failed calls in the time range. tool_error: the tool's own error (isError). A negative number: the code of "
             "a JSON-RPC error. task_failed, task_rejected: an agent's task. Others: an HTTP status, or how the call ended "
             "without an answer.",
             unit="short",
-            width=8,
+            width=24,
+            height=7,
             no_value=_NO_ERRORS,
             queries=(
                 Query(
@@ -373,13 +381,6 @@ _CALLS = Row(
                 "call_error": Column("error"),
             },
             values=(Column("calls", "short", decimals=0),),
-        ),
-        TimeSeries(
-            title="Calls that were not measured",
-            help="Calls per second whose end, or whether they failed, is not known, by reason.",
-            unit="reqps",
-            no_value="every call was measured",
-            queries=(Query(seldom(rate("calls_unmeasured_total", by="reason")), "not measured {{reason}}"),),
         ),
     ),
     collapsed=True,
